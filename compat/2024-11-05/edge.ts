@@ -329,7 +329,7 @@ function identifier({ store, now }: Services): Identify {
 
 /** A session of another service on this store is an unknown one. */
 function unlessForeign(error: unknown): undefined {
-  if (AwaitError.from(error).code !== 'bad-token') throw error;
+  if (!hasCode(error, 'bad-token')) throw error;
 }
 
 /**

@@ -2,7 +2,7 @@
  * Streamable HTTP with sessions, for every revision of it: reads the session, and finds the revision of a request. The
  * revision reads the body (`SessionWire`).
  */
-import { AwaitError, hasCode } from '../../src/base/values.ts';
+import { hasCode } from '../../src/base/values.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import {
   empty,
@@ -47,7 +47,7 @@ export function createEdge(services: Services, wires: ReadonlyMap<string, Sessio
   /** The session may end while a request of it is on its way; one that was only evicted here is opened again. */
   const unlessOver = (inbound: Inbound, id: string | number | null, served: Promise<Reply>): Promise<Reply> =>
     served.catch((thrown: unknown) => {
-      if (AwaitError.from(thrown).code !== 'closed') throw thrown;
+      if (!hasCode(thrown, 'closed')) throw thrown;
       return sessions.wasEnded(inbound.header(SESSION)) ? notFound(id) : later('closed');
     });
   return {

@@ -1,6 +1,6 @@
 /** A client's own wish for a task (`params.task`, on 2025-11-25 and on the drafts that build on it), and its list of them. */
 
-import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
+import { defined, hasCode, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { RpcError, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -85,7 +85,7 @@ async function known(tasks: Tasks, id: string, principal: string | undefined): P
   try {
     return await tasks.get(id, principal);
   } catch (error) {
-    if (AwaitError.from(error).code === 'bad-token') return undefined;
+    if (hasCode(error, 'bad-token')) return undefined;
     throw error;
   }
 }

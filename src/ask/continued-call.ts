@@ -11,7 +11,16 @@
  *    ends the request, and the page asks. What its user answers later counts.
  * 5. A key is taken before the tool runs, by a record that is inserted if absent.
  */
-import { AwaitError, type Clock, defined, type JsonObject, objectOf, sleep, textOf } from '../base/values.ts';
+import {
+  AwaitError,
+  type Clock,
+  defined,
+  hasCode,
+  type JsonObject,
+  objectOf,
+  sleep,
+  textOf,
+} from '../base/values.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
 import { needsUrls } from '../call/ask/url-elicitation.ts';
 import type { Engine } from '../call/engine.ts';
@@ -125,7 +134,7 @@ export class ContinuedCall implements Instance {
    * not end its request, or the client would begin the call a second time.
    */
   async #retries(error: unknown): Promise<boolean> {
-    if (!this.#isGiven || AwaitError.from(error).code !== 'store') return false;
+    if (!this.#isGiven || !hasCode(error, 'store')) return false;
     await sleep(this.#parts.clock, LOOK);
     return !this.#over.signal.aborted && this.#own.expires > this.#parts.clock.now();
   }
@@ -156,7 +165,7 @@ export class ContinuedCall implements Instance {
     for (const id of await calls.equal(this.#request.call, this.#workspace)) {
       const standing = await calls.standing(id);
       if (standing.kind === 'ended') this.#parts.ended(id);
-      // One that ended since its user has to do something first is not repeated.
+      // Once its user has opened the URL, the tool may succeed: that outcome is not repeated.
       if (standing.kind === 'ended' && standing.response !== undefined && !needsUrls(standing.response)) {
         const { at, isFirst } = await calls.sent({ id, expires: this.#own.expires });
         if (isFirst) return standing.response;
@@ -314,9 +323,9 @@ export class ContinuedCall implements Instance {
         tries += 1;
         continue;
       }
-      // It waited for the page, and may have been cancelled in another process, of which this one hears later.
-      const { length } = this.#asked.page;
-      if (length > 0 && (await calls.standing(this.#request.call.id)).kind === 'ended')
+      // While it waited for the page, another process may have cancelled it: this one hears of that later.
+      const hasWaited = this.#asked.page.length > 0;
+      if (hasWaited && (await calls.standing(this.#request.call.id)).kind === 'ended')
         return this.#left(call);
       hasResumed = true;
       // If this process ends in a step, the client comes back.

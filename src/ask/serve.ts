@@ -6,6 +6,7 @@
 import {
   AwaitError,
   defined,
+  hasCode,
   isObject,
   type JsonObject,
   LoopTurns,
@@ -389,7 +390,7 @@ async function formIn(inbound: Inbound, begin: BeginBody): Promise<(() => URLSea
     const text = await inbound.text(FORM_BYTES, begin);
     return () => new URLSearchParams(text);
   } catch (error) {
-    if (AwaitError.from(error).code === 'limit') return undefined;
+    if (hasCode(error, 'limit')) return undefined;
     throw error;
   }
 }

@@ -38,7 +38,7 @@ interface Waiter {
 
 /** Pauses before a server that ended is started again, in milliseconds; the last for all that follow. */
 const BACKOFF = [0, 250, 1_000, 4_000, 10_000];
-/** A server that was there before, and restarts, is tried for so long, in milliseconds, as one of 2026-07-28 is. */
+/** For how long the group tries to start a server that ran before, in milliseconds: it may be restarting. */
 const RESTART = 8_000;
 /** A server that has lived so long is not one that ends at once, in milliseconds. */
 const LIVED = 10_000;
@@ -221,17 +221,19 @@ export class Group {
     const { openLink, logger, name } = this.#options;
     const until = this.#hasServed ? performance.now() + RESTART : 0;
     let began: number;
-    let peer: Peer | undefined;
-    do {
+    let peer: Peer;
+    for (;;) {
       if (this.#pause > 0) await sleep(systemClock, this.#pause);
       if (this.#closed) throw this.#wasClosed();
       began = performance.now();
-      peer = await openPeer(openLink, this.client, this.#options).catch((error: unknown) => {
+      try {
+        peer = await openPeer(openLink, this.client, this.#options);
+        break;
+      } catch (error) {
         this.#failures += 1;
         if (performance.now() + this.#pause > until) throw error;
-        return undefined;
-      });
-    } while (peer === undefined);
+      }
+    }
     this.#hasServed = true;
     if (this.#closed) {
       peer.kill();

@@ -8,7 +8,7 @@ import { isObject, type JsonObject, objectOf } from '../../base/values.ts';
 import { RERUN } from '../frame/recording.ts';
 import type { CallRecord, Checkpoint, Completion, OpenAsk, Response, RpcError } from '../journal/entries.ts';
 
-/** In `_meta` of a result: the tool ended since a URL was opened in vain. */
+/** In `_meta` of a result: the tool threw -32042 again after its user had opened the URLs. */
 const STILL_NEEDED = 'mcp-await/urls-needed';
 
 /** The URLs that a thrown UrlElicitationRequiredError names. */
@@ -23,7 +23,7 @@ export function urlsNeeded(response: Response): JsonObject[] | undefined {
   return urls.length > 0 ? urls : undefined;
 }
 
-/** Whether a call ended since its user has to do something at a URL first: made again it may succeed. */
+/** Whether a call ended because its user has to open a URL first: the same call may succeed after that. */
 export function needsUrls(response: Response): boolean {
   const stillNeeded = 'result' in response && objectOf(response.result._meta)[STILL_NEEDED] === true;
   return stillNeeded || urlsNeeded(response) !== undefined;

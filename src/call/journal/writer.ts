@@ -193,7 +193,7 @@ export class JournalWriter implements OpenJournal {
       return first === undefined || first.type === 'cancelled';
     } catch (error) {
       // It is there, under a secret that was taken out since.
-      if (AwaitError.from(error).code === 'bad-token') return false;
+      if (hasCode(error, 'bad-token')) return false;
       throw error;
     }
   }

@@ -7,6 +7,7 @@ import {
   AwaitError,
   type Clock,
   defined,
+  hasCode,
   type JsonObject,
   keepNewest,
   memoryOf,
@@ -188,7 +189,7 @@ export class Tasks {
       listens = known.response === undefined && known.open.get(key)?.progress !== undefined;
       return listens && known.reports(key) < REPORTS ? { type: 'reported', key, params } : undefined;
     }).catch((error: unknown) => {
-      if (AwaitError.from(error).code !== 'bad-token') throw error;
+      if (!hasCode(error, 'bad-token')) throw error;
     });
     return listens;
   }

@@ -53,7 +53,7 @@ export interface PipeParts {
   readonly lost?: () => void;
   /** Called when a stream cannot be resumed for now: its client is to try again, on another pipe. */
   readonly failed?: () => void;
-  /** Called with the end of each exchange. */
+  /** Called when an exchange has ended. */
   readonly ended?: () => void;
 }
 

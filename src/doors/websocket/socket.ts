@@ -37,7 +37,7 @@ export interface SocketParts {
   readonly ping: number;
 }
 
-/** How long a socket may take to be idle, and for its closing handshake, in milliseconds. */
+/** How long a socket is read on that is to close, and how long its closing handshake may take, in milliseconds. */
 const CLOSING = 2_000;
 const GOING_AWAY = 1001;
 /** Bytes that wait before a client counts as behind. */
@@ -55,15 +55,15 @@ export function takerOfSource({ nameOf }: Serves, { authInfo, ...source }: PipeS
 }
 
 /**
- * @returns what closes it once all that came is replied to, or after a drain; a client that always has a call open is
- *   read no more after a while
+ * @returns closes the socket once each message that came has its reply; after `CLOSING` it reads no more, since some
+ *   clients always have a call open, and after `limits.drain` it waits no longer
  */
 export function serveSocket(parts: SocketParts, ws: WebSocket): () => Promise<void> {
   const { handler, request, socket, source, quotaKey, authenticate, ping } = parts;
   const { received, unread, connections, drain } = handler.traffic;
   let drained = (): void => {};
   let isLeaving = false;
-  /** Called after whatever may be the last that a socket waits for which is to close. */
+  /** Called after each event that may be the last one a closing socket waits for. */
   let progressed = (): void => {};
   // Nothing more is sent; the client learns why if it reads on within the time that a close may take.
   const behind = (): void => void closed(ws, TRY_AGAIN, 'this client does not read');
