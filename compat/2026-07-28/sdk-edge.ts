@@ -181,7 +181,7 @@ async function counted(
   if (!memory.has(quotaKey, bytes) || !listeners.has(quotaKey, places))
     throw new AwaitError(
       'no-room',
-      'a subscription was refused: those that are open reached limits.argumentBytes, or a share of 1,000 (ten taskIds count as one: name fewer)',
+      'a subscription was refused: those open reached limits.argumentBytes, or a share of 1,000 (ten taskIds count as one)',
     );
   const place = {};
   memory.hold(place, quotaKey, bytes);

@@ -1,5 +1,4 @@
 /** The requests of a workspace: each is a call of its own, in an instance of its own, with its own answers. */
-import { randomUUID } from 'node:crypto';
 import { withoutIcons } from '../../src/base/description.ts';
 import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
@@ -98,7 +97,7 @@ export class Calls {
     const principal = this.services.principal(inbound.authInfo);
     try {
       const instance = await instances.open({
-        id: randomUUID(),
+        id: crypto.randomUUID(),
         era: 'legacy',
         revision: REVISION,
         client,

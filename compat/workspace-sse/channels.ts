@@ -3,7 +3,6 @@
  * calls whose outcomes go there.
  */
 
-import { randomUUID } from 'node:crypto';
 import type { Quota, QuotaKey } from '../../src/base/quota.ts';
 import { defined, isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
 import type { Started } from '../../src/call/engine.ts';
@@ -135,7 +134,7 @@ export class WorkspaceChannel {
     const { store } = this.#services;
     if (store?.isShared) {
       const holder = this.#holder;
-      return store.insert(`${this.#name}:id:${name}`, randomUUID(), this.expires, { holder });
+      return store.insert(`${this.#name}:id:${name}`, crypto.randomUUID(), this.expires, { holder });
     }
     const short = name.slice(0, ID_LENGTH);
     if (this.calls.has(id) || this.#ids.has(short)) return false;

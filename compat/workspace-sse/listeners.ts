@@ -3,7 +3,6 @@
  * come in. In the store that is a few slots for each caller and workspace, inserted if absent and renewed once
  * a lease. It is a hint: where it is lost, or the store fails, a response goes over its POST's own body.
  */
-import { randomUUID } from 'node:crypto';
 import { sha256 } from '../../src/base/digest.ts';
 import { every, isObject, systemClock } from '../../src/base/values.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -92,7 +91,7 @@ export class Listeners {
     const { store, settings } = this.#services;
     if (store?.isShared !== true) return async () => {};
     // A newer connection of the same stream takes its slot over.
-    const listing: Listing = { stream, by: randomUUID() };
+    const listing: Listing = { stream, by: crypto.randomUUID() };
     const [row] = this.#services.names.guessable('listens', who);
     const isOurs = async (slot: Slot): Promise<boolean> => isOf(await store.get(slot.name), 'by', listing.by);
     let slot = await this.#claim(row, listing);

@@ -4,7 +4,6 @@
  * continues.
  * The runs and their records are in `run/registry.ts`, the inside of a turn in `frame/`, the wire in `compat/`.
  */
-import { randomUUID } from 'node:crypto';
 import { digest } from '../base/digest.ts';
 import { Quota, type QuotaKey } from '../base/quota.ts';
 import { AwaitError, deferred, defined, type JsonObject, memoryOf, type Repeating } from '../base/values.ts';
@@ -43,7 +42,7 @@ export type { Begun, NewCall, Started, TakingUp } from './started.ts';
 
 /** @param expires of the call, in milliseconds since the epoch: a sweeper need not read a record to delete it */
 export function newCallId(expires: number): string {
-  return `${Math.ceil(expires).toString(36)}.${randomUUID()}`;
+  return `${Math.ceil(expires).toString(36)}.${crypto.randomUUID()}`;
 }
 
 const GONE: Outcome = { kind: 'gone' };
@@ -55,7 +54,7 @@ const HANDLER = 32_768;
 export class Engine {
   readonly #parts: EngineParts;
   /** This process, in the journals' claims. */
-  readonly #id = randomUUID();
+  readonly #id = crypto.randomUUID();
   readonly #runs: Runs;
   readonly #ownership: Ownership;
   readonly #answers: Answers;

@@ -1,6 +1,5 @@
 /** `mcp-await calls`: lists, shows and ends the calls in a store, for its operator, beside running servers. */
 import { existsSync } from 'node:fs';
-import process from 'node:process';
 import { AwaitError, optionError, systemClock } from '../base/values.ts';
 import type { Entry } from '../call/journal/entries.ts';
 import { CallBook, type Story, unopened } from '../checkpoint/call-book.ts';

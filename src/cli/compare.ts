@@ -2,7 +2,6 @@
 
 import { accessSync, constants, existsSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import process from 'node:process';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
 import { isObject, type JsonObject, objectOf, optionError, reasonOf } from '../base/values.ts';
 import { speakerOf } from '../compare/clients.ts';
@@ -170,9 +169,7 @@ function versionsOf(modules: readonly string[], command: readonly string[]): [Ve
   if (command.length > 0)
     throw optionError(`compare takes a module or a command; '${first}' stands before the command`);
   if (first === undefined || more.length > 0) {
-    throw optionError(
-      'compare takes one module, or an old and a new one, such as: mcp-await compare ./server.ts',
-    );
+    throw optionError('compare takes one module, or an old and a new one: mcp-await compare ./server.ts');
   }
   for (const module of modules) if (!existsSync(module)) throw optionError(`there is no file ${module}`);
   // Two versions with one file name are shown with their folders.

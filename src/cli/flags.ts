@@ -3,7 +3,6 @@
  * is written. A row sets one option of `createAwaitHandler`, one of the server that it is mounted in, or one of the
  * server behind the proxy.
  */
-import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
 import { hasCode, optionError } from '../base/values.ts';
@@ -250,7 +249,7 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         if (secrets.length === 0) return;
         options.secrets = secrets;
         process.stderr.write(
-          'mcp-await: --secret can be read by everybody on this machine in the list of processes; use MCP_AWAIT_SECRET or --secret-file\n',
+          'mcp-await: everybody on this machine can read --secret in the list of processes; use MCP_AWAIT_SECRET or --secret-file\n',
         );
       },
     ),
@@ -308,7 +307,7 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
     on(
       'ask',
       'ask-pair',
-      'instead of a login, for one person on this machine: prints a code on the terminal, to type on the page',
+      'instead of a login, for one person on this machine: a code on the terminal, to type on the page',
     ),
   ],
   'Where calls live': [
@@ -316,7 +315,7 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
     on(
       'serving',
       'wait-for-store',
-      'waits, with a line every few seconds, for a store or relay that cannot be reached at start (default: exits with 2)',
+      'waits for a store or relay that cannot be reached at start (default: exits with 2)',
     ),
     one(
       'store',
@@ -399,7 +398,7 @@ export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
     on(
       'peer',
       'forward-authorization',
-      'with --url: the server gets the bearer token of each caller, and its 401 and its metadata reach the client; for a proxy that serves the public URL of the server',
+      'with --url: the server gets the bearer token of each caller, and its 401 and metadata reach the client; for a proxy at its public URL',
     ),
     oneOf(
       'upstream',

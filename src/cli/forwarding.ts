@@ -27,7 +27,7 @@ export function checkForwarding({ peer, serving, ask, options }: Draft): void {
     throw optionError(`${flag} needs a remote server, which checks the tokens: add --url`);
   if (Object.keys(peer.headers).some((name) => /^authorization$/i.test(name)))
     throw optionError(
-      `${flag} sends each caller's own token, and --header Authorization one for all callers: leave out one of them`,
+      `${flag} sends each caller's own token, and --header Authorization one for all: leave out one of them`,
     );
   const [page] = Object.keys(defined(ask));
   if (page !== undefined)
@@ -91,7 +91,7 @@ export class Forwarding {
     const nobodys = await this.#proofs.prove(`nobody-issued-this-${crypto.randomUUID()}`);
     if (nobodys.is === 'accepted')
       this.#logger.warn(
-        'the server accepts a ping with a token that nobody issued, so whoever makes one up is a known caller here; put what checks tokens in front, or leave out --forward-authorization',
+        'the server accepts a ping with a token that nobody issued, so whoever makes one up is a known caller; leave out --forward-authorization',
       );
     return (await this.#proofs.prove(undefined)).is === 'refused';
   }

@@ -1,7 +1,6 @@
 /** Serves a host for the command line, over HTTP, until a signal ends the process. */
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import process from 'node:process';
 import { defined, type JsonObject, optionError } from '../base/values.ts';
 import { LIMITS } from '../call/limits.ts';
 import { headOf, isLoopback, lastForwarded } from '../doors/http/address.ts';
@@ -142,12 +141,9 @@ function watched(load: HostFactory, logger: Logger): { factory: HostFactory; sta
   const report = (error: unknown): void => {
     if (!isStarting) return;
     isStarting = false;
-    logger.error(
-      'the factory threw at start, without a client; unless it needs one, no client can be served',
-      {
-        error: String(error),
-      },
-    );
+    logger.error('the factory threw at start, without a client; unless it needs one, nobody can be served', {
+      error: String(error),
+    });
   };
   const factory: HostFactory = (context) => {
     try {
@@ -231,11 +227,11 @@ function warnIfOpen(
   if (isLoopback(host) || host === 'localhost') return;
   if (!isForwarded)
     logger.warn(
-      `anyone who reaches ${host} can use this server: ${isAnonymous ? 'it authenticates nobody' : 'callers without a token are anonymous, and are served'}. Put a proxy that authenticates in front, or mount createAwaitHandler behind your middleware`,
+      `anyone who reaches ${host} can use this server: ${isAnonymous ? 'it authenticates nobody' : 'callers without a token are served'}. Put a proxy that authenticates in front`,
     );
   else if (allowedHosts === undefined)
     logger.warn(
-      '--forward-authorization serves the public name of the server behind it, and requests for any name are served: add --allow-host with that name',
+      '--forward-authorization: requests for any name are served; add --allow-host with the public name of the server',
     );
 }
 

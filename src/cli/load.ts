@@ -2,7 +2,6 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import process from 'node:process';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { importNamed } from '../base/peer.ts';
 import { AwaitError, optionError } from '../base/values.ts';
@@ -15,9 +14,7 @@ const MOST_FILES = 200;
 export async function loadFactory(path: string): Promise<HostFactory> {
   const factory = await importModule(path);
   if (typeof factory === 'function') return factory as HostFactory;
-  throw optionError(
-    `the default export of ${path} must be a factory that makes a server: export default () => buildServer()`,
-  );
+  throw optionError(`the default export of ${path} must be a factory: export default () => buildServer()`);
 }
 
 /**

@@ -2,7 +2,6 @@
 import { spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
 /** The command line: `serve`, `proxy`, `compare` and `calls`. */
-import process from 'node:process';
 import { optionError } from '../base/values.ts';
 import type { PeerHost } from '../proxy/host.ts';
 import { remoteHost, watchedRemoteHost } from '../proxy/remote-host.ts';
@@ -126,7 +125,7 @@ async function proxy(own: readonly string[], [command, ...rest]: readonly string
   if (positionals.length > 0 || (command === undefined) === (peer.url === undefined)) {
     const found = positionals.length > 0 ? `'${positionals[0]}' stands before it` : 'give one of them';
     throw optionError(
-      `proxy takes a command after --, or --url; ${found}. Such as: mcp-await proxy -- npx -y @modelcontextprotocol/server-memory`,
+      `proxy takes a command after --, or --url; ${found}: mcp-await proxy -- npx -y @modelcontextprotocol/server-memory`,
     );
   }
   // --replay applies to calls that were sent to the server, and only the host knows these.

@@ -199,9 +199,7 @@ export class Endpoint {
 
   async finishAuth(authorizationCode: string): Promise<void> {
     if (this.#authorization === undefined) {
-      throw new Error(
-        'No auth provider: give the transport an `authProvider` to finish an authorization with.',
-      );
+      throw new Error('No auth provider: give the transport an `authProvider`.');
     }
     await this.#authorization.finish(authorizationCode);
   }

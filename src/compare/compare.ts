@@ -258,7 +258,7 @@ function leaks({ steps }: Column, mark: string): Difference[] {
       question === undefined
         ? `its result: ${short(around(result, mark))}`
         : `the question "${short(question)}"`;
-    const text = `leaks between callers: what one caller answered is told to another one, in ${where}. The server keeps it outside of the call, in a variable of its module or its instance.`;
+    const text = `leaks between callers: what one caller answered is told to another one, in ${where}. A variable of the module or the instance keeps it.`;
     return [{ kind: 'leak', step: index, columns: ['two callers'], text }];
   });
 }

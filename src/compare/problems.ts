@@ -87,7 +87,7 @@ function unusedIn(step: Step, played: readonly PlayedStep[]): string | undefined
   const nth = played[0]?.unused.find((place) => played.every(({ unused }) => unused.includes(place)));
   if (nth === undefined || !('answers' in step) || !Array.isArray(step.answers)) return undefined;
   const asked = quoted((played[0]?.asks ?? []).map(({ question }) => question));
-  return `nobody asks for answer ${nth}, ${JSON.stringify(step.answers[nth - 1])}: it was asked ${asked}; change the answer, or take it out`;
+  return `nobody asks for answer ${nth}, ${JSON.stringify(step.answers[nth - 1])}: it was asked ${asked}`;
 }
 
 /** An unexpected error that every revision has: the call is wrong, or the server. */
@@ -107,7 +107,7 @@ function failedIn(
   const [code] = codes;
   if (codes.size > 1 || code === (isError === true ? 'isError' : error)) return undefined;
   if (code === TOO_LONG) {
-    return `has no outcome after ${patience} ms on every revision; give it longer with timeout, in milliseconds, at the top of the scenario`;
+    return `has no outcome after ${patience} ms on every revision; a longer timeout, in milliseconds, goes at the top of the scenario`;
   }
   const why = 'error' in first.outcome ? first.outcome.error.message : textOf(first).replace(/^error: /, '');
   const meant = code === 'isError' ? 'isError: true' : `error: ${code}`;

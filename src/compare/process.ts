@@ -2,7 +2,6 @@
  * A process of a comparison. It loads one version of a server, opens sites of it on its parent's orders, and uses each
  * site's store, relay and log in its parent.
  */
-import process from 'node:process';
 import { loadFactory } from '../cli/load.ts';
 import type { HostFactory } from '../host/host.ts';
 import { stdioHost } from '../proxy/stdio-host.ts';

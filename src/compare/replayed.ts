@@ -5,7 +5,7 @@ import { questionsOf, type Sameness } from './same.ts';
 import type { LogLine } from './site.ts';
 
 const WHY =
-  'What it asks, and in which order, hangs on something that is not the same each time: a variable outside of the tool, a clock, chance. Put that into step(), or give each ask a key.';
+  'What it asks hangs on something that is not the same each time: a variable outside of the tool, a clock, chance. Put that into step(), or give each ask a key.';
 
 export interface Plays {
   /** Its calls were run again after each answer. */
@@ -48,7 +48,7 @@ function differenceOf(
   const [, text] = outcomeDifference(step, measure, index, same)[0] ?? [];
   return (
     text &&
-    `comes to something else on replay, run again from its start: ${text}. What it does outside of step() happens again.`
+    `comes to something else when run again from its start: ${text}. What it does outside of step() happens again.`
   );
 }
 

@@ -1,7 +1,6 @@
 /** A version of a server, running: in a process of its own for a module, in this one for a factory. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { type AwaitError, deferred, optionError, reasonOf } from '../base/values.ts';
@@ -130,7 +129,7 @@ async function startProgram(program: Program): Promise<ServerProcess> {
       // Its last lines may still be in the pipe; a child of its own may hold that open.
       await Promise.race([once(child, 'close'), sleep(LAST_LINES)]);
       const how = isStuck
-        ? `was killed, since it answered nothing for ${seconds()} seconds: something in it never returns`
+        ? `was killed: it answered nothing for ${seconds()} seconds`
         : code === null
           ? `ended by ${signal}`
           : `ended with exit code ${code}`;

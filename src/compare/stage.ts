@@ -106,7 +106,7 @@ export class Stage {
   async connected(revision: string, opening: Promise<Player>): Promise<Player> {
     const hangs = async (): Promise<never> => {
       await sleep(CONNECTING, undefined, { ref: false });
-      const why = `its server has not answered after ${CONNECTING / 1_000} seconds: does its factory return?`;
+      const why = `its server has not answered after ${CONNECTING / 1_000} seconds`;
       throw optionError(`no client can connect on ${revision}: ${why}`);
     };
     try {

@@ -67,8 +67,7 @@ export function upgradeDifferences(
   );
 }
 
-const ADVICE =
-  ' Keep the names and the order of its steps until the calls that wait are over, or let them end on the old version first.';
+const ADVICE = ' Keep the names and the order of its steps until the calls that wait are over.';
 
 function stepDifferences(ran: readonly string[], before: readonly string[], names: VersionNames): string[] {
   const gone = before.filter((name) => !ran.includes(name));
@@ -88,7 +87,7 @@ function stepDifferences(ran: readonly string[], before: readonly string[], name
   return [
     ...renamed.map(
       ([from, to]) =>
-        `${names.renewed} renames the step '${from}' to '${to}': what '${from}' did for a call that waits is unknown under the new name`,
+        `${names.renewed} renames the step '${from}' to '${to}': what '${from}' did for a waiting call is then unknown`,
     ),
     ...left.map((name) => `${names.renewed} does not run the step '${short(name)}' of ${names.old}`),
     ...added.map((name) => `${names.renewed} runs a step '${short(name)}' that ${names.old} has not`),

@@ -7,7 +7,6 @@
  * 3. What `handler.notify` says goes to the standing streams of sessions, too (`Session.announced`).
  * 4. A process in which nobody listens reads nothing. Equal messages that wait to be written are one.
  */
-import { randomUUID } from 'node:crypto';
 import { type Clock, defined, isObject, type JsonObject, type Timer } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 import type { TaskIndex } from '../call/task/index.ts';
@@ -36,7 +35,7 @@ export interface AnnouncementParts {
 export class Announcements {
   readonly #parts: AnnouncementParts;
   /** This process, in what it writes. */
-  readonly #self = randomUUID();
+  readonly #self = crypto.randomUUID();
   readonly #heard = new Set<Hear>();
   readonly #waiting = new Set<string>();
   #writing: Promise<void> | undefined;

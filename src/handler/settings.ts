@@ -1,4 +1,5 @@
 /** The settings of a handler, made of its options, and the errors of invalid ones. */
+
 import { randomBytes } from 'node:crypto';
 import process from 'node:process';
 import type Keyv from 'keyv';
@@ -151,12 +152,10 @@ function secretsOf(options: AwaitOptions): readonly string[] | AskSecrets {
     if (shared || state === 'sealed') {
       throw badOption(
         'secrets',
-        `is needed with ${shared ? 'a relay or a shared store' : "state: 'sealed'"}, or other processes could not read the tokens of this one. Write secrets: [process.env.MCP_AWAIT_SECRET] (for a command set it, or --secret), of at least 32 random bytes`,
+        `is needed with ${shared ? 'a relay or a shared store' : "state: 'sealed'"}, or no other process could read this one's tokens. Write secrets: [process.env.MCP_AWAIT_SECRET] (a command reads it by itself), of at least 32 random bytes`,
       );
     }
-    (options.logger ?? consoleLogger).warn(
-      'no secrets were given: tokens are sealed with a random one, and are worth nothing after a restart',
-    );
+    (options.logger ?? consoleLogger).warn('no secrets were given: tokens are worth nothing after a restart');
     return [randomBytes(32).toString('base64url')];
   }
   if (typeof secrets === 'function') return secrets;
@@ -177,7 +176,7 @@ function rateLimitOf(rateLimit: RateLimitOptions | false | undefined): RateLimit
     if (value !== undefined && !isRate(value)) {
       throw badOption(
         `rateLimit.${name}`,
-        'must be { most, per } with whole numbers from 1 on, per in milliseconds, or a limiter of rate-limiter-flexible',
+        'must be { most, per }, whole numbers from 1 on, per in milliseconds, or a limiter of rate-limiter-flexible',
       );
     }
   }

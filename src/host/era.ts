@@ -185,6 +185,6 @@ function missingOf(server: LowLevel): string[] {
 
 function unknownShape(revision: string, missing: readonly string[]): AwaitError {
   return optionError(
-    `this server's SDK cannot be served on ${revision}: mcp-await does not know its shape (it lacks ${missing.join(', ')}). Install a release of @modelcontextprotocol/server that mcp-await is tested with (2.0 to 2.4), or leave ${revision} out of the option revisions.`,
+    `this server's SDK cannot be served on ${revision}: it lacks ${missing.join(', ')}. Install @modelcontextprotocol/server 2.0 to 2.4, or leave ${revision} out of the option revisions.`,
   );
 }

@@ -95,13 +95,11 @@ export async function make(factory: HostFactory, context: FactoryContext): Promi
   }
   const made = takeApart(product);
   if (made === undefined) {
-    throw optionError(
-      'the factory must return a server (an object with connect(transport), such as an McpServer), or { server, cleanup }',
-    );
+    throw optionError('the factory must return a server, such as an McpServer, or { server, cleanup }');
   }
   if (returned.has(made.server)) {
     throw optionError(
-      'the factory returned a server that it returned before: it must make a new one each time: createAwaitHandler(() => buildServer())',
+      'the factory must make a new server each time: createAwaitHandler(() => buildServer())',
     );
   }
   returned.add(made.server);

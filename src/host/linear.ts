@@ -217,6 +217,6 @@ function tell(pattern: string): void {
   told.add(pattern);
   keepNewest(told, TOLD);
   process.emitWarning(
-    `mcp-await does not check the pattern ${JSON.stringify(pattern)} of a schema: with lookaround or back references it cannot be checked in linear time`,
+    `the pattern ${JSON.stringify(pattern)} of a schema is not checked: lookaround and back references may take for ever`,
   );
 }

@@ -229,7 +229,7 @@ export class Router {
     if (own !== undefined) return { kind: 'call', frame: own };
     if (context !== undefined && (context.isLive?.() ?? true)) {
       return refused(
-        `${method} was asked on a server instance that serves another call than the one whose async context it was asked in. ${NAME_IT}, or ask outside of queues and pools that run one call's job in another's context`,
+        `${method} was asked on the server instance of one call, in the async context of another. ${NAME_IT}, or ask outside of queues and pools`,
       );
     }
     if (contexts && !single) return { kind: 'none' };
@@ -343,7 +343,7 @@ export function refuseOutside(
 ): Promise<never> {
   const error = new AwaitError(
     'wrong-call',
-    `${method} was asked outside of any call: on this revision an ask is part of the response to a request. ${NAME_IT}, or ask in the flow of a tool, a prompt or a resource`,
+    `${method} was asked outside of any call: on this revision an ask is part of a response. ${NAME_IT}, or ask in the flow of a tool, a prompt or a resource`,
   );
   logger.warn(error.message);
   return Promise.reject(error);

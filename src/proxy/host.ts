@@ -398,7 +398,7 @@ const REFUSED = {
   error: {
     code: -32603,
     message:
-      'Internal error: the server wants the access token of this caller, which came with no request here and is not stored, so this call cannot go on',
+      'Internal error: the server wants the access token of this caller, which is not stored, so this call cannot go on',
   },
 };
 

@@ -51,7 +51,7 @@ export function watchedRemoteHost(
   }
   if (forwardAuthorization && Object.keys(headers ?? {}).some((name) => /^authorization$/i.test(name))) {
     throw optionError(
-      'forwardAuthorization sends each caller’s own token: leave out the header Authorization, or forwardAuthorization',
+      'forwardAuthorization sends each caller’s own token: leave out it, or the header Authorization',
     );
   }
   const remote: RemoteOptions = { url, ...defined({ headers }) };

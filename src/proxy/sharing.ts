@@ -6,7 +6,6 @@
  * 3. When a line (`line.ts`) ends, its calls are lost as if their server had ended.
  * Two processes that start a server for one client at the same moment have one each.
  */
-import { randomUUID } from 'node:crypto';
 import { digest } from '../base/digest.ts';
 import { AwaitError, type JsonObject } from '../base/values.ts';
 import type { Response } from '../call/journal/entries.ts';
@@ -31,7 +30,7 @@ export interface SharingOptions {
 export class Sharing {
   readonly #options: SharingOptions;
   /** The name this process is reached by. */
-  readonly #name = randomUUID();
+  readonly #name = crypto.randomUUID();
   readonly #lines = new Map<string, Line>();
   /** Clients whose server is here, with what ends their guests. */
   readonly #owned = new Map<string, { readonly guests: Set<Line>; stop?: () => Promise<void> }>();
@@ -77,7 +76,7 @@ export class Sharing {
 
   async #ask(key: string, events: LinkEvents): Promise<PeerLink | undefined> {
     await this.#listen();
-    const id = randomUUID();
+    const id = crypto.randomUUID();
     const line = this.#newLine(id, undefined, {
       hear: (message) => events.message(message),
       ended: (planned) => events.ended('the process that has it is gone', { planned, elsewhere: true }),

@@ -3,7 +3,6 @@
  * forge one, nor send one to another process or a second time: each names its receiver and its place among the messages
  * of its sender.
  */
-import { randomUUID } from 'node:crypto';
 import { AwaitError, isObject, type JsonObject, keepNewest } from '../base/values.ts';
 
 /** How long a message is good for, in milliseconds; clocks may differ by as much. */
@@ -29,7 +28,7 @@ export interface Messages {
 }
 
 export function sealedMessages(sealing: Sealing, now: () => number): Messages {
-  const from = randomUUID();
+  const from = crypto.randomUUID();
   const received = new ReceivedNumbers();
   let sent = 0;
   return {

@@ -1,5 +1,4 @@
 /** Opens a relay by URL, as the command line takes it. */
-import { randomUUID } from 'node:crypto';
 import { importNamed, importPeer } from '../base/peer.ts';
 import { optionError } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
@@ -50,7 +49,7 @@ async function tried(url: string, open: () => Relay, connect?: () => Promise<voi
     relay = open();
     if (connect !== undefined) await inTime(connect(), FIRST);
     const stop = await inTime(
-      relay.listen(randomUUID(), () => {}),
+      relay.listen(crypto.randomUUID(), () => {}),
       FIRST,
     );
     await stop();

@@ -1,5 +1,4 @@
 /** Messages that are longer than a server carries at once: sent in parts, and joined where they are heard. */
-import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../base/values.ts';
 
 /** Bytes of the longest message, and of all parts that wait for their others. */
@@ -28,7 +27,7 @@ export function partsOf(message: string, most: number): readonly (string | Uint8
   const bytes = Buffer.from(message);
   const size = most - HEAD;
   const count = Math.ceil(length / size);
-  const id = randomUUID();
+  const id = crypto.randomUUID();
   return Array.from({ length: count }, (_, at) =>
     Buffer.concat([Buffer.from(`\0${id} ${at} ${count}\n`), bytes.subarray(at * size, (at + 1) * size)]),
   );

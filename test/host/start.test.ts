@@ -137,7 +137,7 @@ describe('a factory', () => {
 
   it('that returns one server twice is told to make a new one, at start', async () => {
     const server = asking();
-    expect(await checked(() => server)).toContain('it must make a new one each time');
+    expect(await checked(() => server)).toContain('must make a new server each time');
   });
 
   it('that returns servers of an unknown shape gets an error, at start', async () => {
@@ -145,7 +145,7 @@ describe('a factory', () => {
       const server = asking();
       return Object.assign(server, { server: Object.assign(server.server, { buildContext: () => ({}) }) });
     };
-    expect(await checked(strange)).toContain('mcp-await does not know its shape');
+    expect(await checked(strange)).toContain("this server's SDK cannot be served");
     expect(await checked(strange, { revisions: ['2025-11-25'] })).toBe('sound');
   });
 

@@ -225,7 +225,7 @@ const FORMATS: Readonly<Record<TextFormat, Format>> = {
   date: { isMet: isDate, advice: 'Enter a date as year, month and day, such as 2026-01-31.' },
   'date-time': {
     isMet: (text) => isDate(DATE_TIME.exec(text)?.[1] ?? ''),
-    advice: 'Enter a date and time with its zone, such as 2026-01-31T12:00:00Z or 2026-01-31T14:00:00+02:00.',
+    advice: 'Enter a date and time with its zone, such as 2026-01-31T14:00:00+02:00.',
   },
 };
 

@@ -4,7 +4,6 @@
  * 2. No character is there unseen, since it could make an argument read otherwise than the tool reads it.
  * 3. No text is longer than `LONGEST` as shown; one that is cut says so. Both in time that is linear in what is shown.
  */
-import { escapeMarkup } from '../../base/markup.ts';
 
 export class Html {
   readonly text: string;
@@ -87,4 +86,17 @@ function pieceEnd(text: string, at: number): number {
 function numberOf(character: string): string {
   const code = character.codePointAt(0) ?? 0;
   return `<U+${code.toString(16).toUpperCase().padStart(4, '0')}>`;
+}
+
+/** Escapes text for XML and HTML: in an element, or in an attribute in double quotes. */
+function escapeMarkup(text: string): string {
+  return (
+    text
+      .replaceAll('&', '&amp;')
+      .replaceAll('<', '&lt;')
+      .replaceAll('>', '&gt;')
+      .replaceAll('"', '&quot;')
+      // XML 1.0 has no other control characters.
+      .replaceAll(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, '\ufffd')
+  );
 }

@@ -107,7 +107,7 @@ ${ACTIONS.filter(({ skips }) => isWhole || skips).map(
 const NO_DEFAULT = html`<button disabled hidden>Choose an action below</button>`;
 
 const TOO_LONG =
-  'This page cannot show all of the question and the arguments: they are too long. Nobody should agree to what they cannot read, so you can only decline or cancel here.';
+  'The question and the arguments are too long to be shown whole. Nobody should agree to what they cannot read, so you can only decline or cancel here.';
 
 const ACTIONS = [
   {
@@ -168,8 +168,7 @@ export function listPage({ person, groups, hasMore = false }: ListView): string 
     'What waits for you',
     html`<h1>What waits for <bdi>${visible(person, NAME)}</bdi></h1>
 ${sorted.length === 0 && html`<p>Nothing waits for you now.</p>`}${sorted.map(groupOf)}${
-  hasMore &&
-  html`<p>More waits for you than is listed here. Answer some of these, and load this page again.</p>`
+  hasMore && html`<p>More waits for you. Answer some of these, and load this page again.</p>`
 }`,
   );
 }

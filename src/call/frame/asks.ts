@@ -64,6 +64,6 @@ function listening({ resets, total }: AskProgress, now: number): NonNullable<Ope
 export function askInStep(method: string, stepPath: string): AwaitError {
   return new AwaitError(
     'ask-in-step',
-    `step '${stepPath}' asks its user (${method}) inside of itself: a step cannot wait for an answer. Ask before the step, and pass it the answer.`,
+    `step '${stepPath}' asks its user (${method}): a step cannot wait for an answer. Ask before it.`,
   );
 }

@@ -4,8 +4,8 @@
  * The context lives at a global symbol, so that the command line's copy of this package and the tool's copy share it.
  * So its value is an interface with a version in its name, never a class.
  */
+
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { randomUUID } from 'node:crypto';
 import process from 'node:process';
 import { AwaitError, optionError } from '../../base/values.ts';
 import type { DrawnValue } from '../journal/drawn.ts';
@@ -137,7 +137,7 @@ export function runInContext<T>(context: CallContext, fn: () => T): T {
 
 /** The context of a request that is not a call: its steps are not recorded. */
 export function contextOfRequest(request: object): CallContext {
-  return { call: request, step: async (_name, fn) => fn({ idempotencyKey: randomUUID() }) };
+  return { call: request, step: async (_name, fn) => fn({ idempotencyKey: crypto.randomUUID() }) };
 }
 
 /** Runs `fn` outside of any call's context: for work of the server itself. */
@@ -203,7 +203,7 @@ export async function shed(): Promise<void> {
   if (context?.stepPath !== undefined) {
     throw new AwaitError(
       'shed-in-step',
-      `step '${context.stepPath}' calls shed() inside of itself: a step cannot be interrupted. Call it between steps.`,
+      `step '${context.stepPath}' calls shed() inside of itself. Call it between steps.`,
     );
   }
   await context?.shed?.();
@@ -214,7 +214,7 @@ async function lonely<T>(name: string, fn: StepFunction<T>): Promise<T> {
   if (state.active > 0) {
     const error = new AwaitError(
       'step-without-context',
-      `step('${name}') ran outside the async context of its call, so it is not recorded. Name its call, step(name, fn, { call: extra }), if a queue, a pool or an event emitter runs it.`,
+      `step('${name}') ran outside the async context of its call, so it is not recorded. If a queue, a pool or an event emitter runs it, name its call: step(name, fn, { call: extra }).`,
     );
     if (process.env.NODE_ENV === 'development') throw error;
     if (!state.warned) {
@@ -226,5 +226,5 @@ async function lonely<T>(name: string, fn: StepFunction<T>): Promise<T> {
 }
 
 async function alone<T>(fn: StepFunction<T>): Promise<T> {
-  return fn({ idempotencyKey: randomUUID() });
+  return fn({ idempotencyKey: crypto.randomUUID() });
 }

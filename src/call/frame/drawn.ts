@@ -160,6 +160,6 @@ function isJoined(branch: string): boolean {
 }
 
 export function drewTooMuch(callId: string): AwaitError {
-  const message = `call ${callId} drew more from Date, Math.random and randomUUID than its journal may hold; draw less before it asks, draw inside of a step, or raise limits.journalBytes`;
+  const message = `call ${callId} drew more from Date, Math.random and randomUUID than its journal may hold; draw less, or inside of a step, or raise limits.journalBytes`;
   return new AwaitError('limit', message);
 }

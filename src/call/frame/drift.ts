@@ -9,7 +9,7 @@ export function diverged(
   attempted: string,
   { last, left }: { readonly last: string; readonly left: readonly string[] },
 ): AwaitError {
-  const message = `${attempted}, where the journal of call ${callId} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${last}. Was the tool changed while the call was suspended? Keep names and order of its steps while calls of the old version are open. Or did it go another way by something that no journal has (a request, a timer)? Put that into a step: see docs/steps.md, "What a replay must find again".`;
+  const message = `${attempted}, where the journal of call ${callId} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${last}. Was the tool changed? Keep names and order of its steps while calls of the old version are open. Or did it go another way by something that no journal has (a request, a timer)? Put that into a step: docs/steps.md.`;
   return new AwaitError('divergence', message);
 }
 
@@ -31,6 +31,6 @@ export function driftOf(question: Question, answer: AnswerCompletion, policy: Fr
   }
   if (policy === 'reuse') return { kind: 'reused' };
   if (policy === 'ask' && drift <= 1) return { kind: 'asked', drift };
-  const message = `the question at '${answer.place}' reads otherwise each time the tool is run again (a date, a random number?). Give the ask a key (_meta: { 'mcp-await/key': … }) and set drift: 'reuse', or put what varies into a step.`;
+  const message = `the question at '${answer.place}' reads otherwise each time the tool is run again. Give the ask a key (_meta: { 'mcp-await/key': … }) and set drift: 'reuse', or put what varies into a step.`;
   return { kind: 'drifted', error: new AwaitError('question-drift', message) };
 }

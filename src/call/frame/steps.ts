@@ -158,7 +158,7 @@ export function stepAfterEnd(name: string, { id, method, params }: CallRecord): 
   const target = String(params.name ?? params.uri ?? '');
   return new AwaitError(
     'call-over',
-    `step('${name}') is called in the async context of call ${id} (${method} ${target}), which has ended. If a queue or a pool runs one call's job in another's context, name the call: step('${name}', fn, { call: extra }).`,
+    `step('${name}') is called in the async context of call ${id} (${method} ${target}), which has ended. If a queue or a pool runs it, name its call: step('${name}', fn, { call: extra }).`,
   );
 }
 
@@ -243,7 +243,7 @@ function releaseOutcome(path: string, outcome: StepOutcome): unknown {
   if ('lost' in outcome) {
     throw new AwaitError(
       'step-not-json',
-      `The result of step '${path}' is not JSON, so it could not be recorded; the step is done and will not run again. Return plain JSON from a step.`,
+      `The result of step '${path}' is not JSON, and not recorded; the step is done and will not run again. Return plain JSON.`,
     );
   }
   // A copy, so that the tool cannot change the record.

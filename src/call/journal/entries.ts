@@ -312,7 +312,7 @@ export function readCheckpoint(value: unknown): Checkpoint {
   if (!isObject(value) || value.format !== FORMAT) {
     throw new AwaitError(
       'format',
-      `This checkpoint has format ${isObject(value) ? String(value.format) : typeof value}, and this version of mcp-await reads format ${FORMAT}. Finish suspended calls with the version that wrote them, or let them expire.`,
+      `This checkpoint has format ${isObject(value) ? String(value.format) : typeof value}, and ${FORMAT} is read here. Finish suspended calls with the version that wrote them.`,
     );
   }
   return value as unknown as Checkpoint;

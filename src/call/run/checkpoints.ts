@@ -1,5 +1,4 @@
 /** Writes the end of a turn, and makes the token that continues from there. */
-import { randomUUID } from 'node:crypto';
 import { AwaitError, defined } from '../../base/values.ts';
 import type { Checkpoint, Response } from '../journal/entries.ts';
 import type { OpenJournal } from '../journal/store.ts';
@@ -70,7 +69,7 @@ export class Checkpoints {
     return {
       callId: checkpoint.call.id,
       at,
-      ...(this.#parts.carry && !isLogged && { checkpoint, mark: randomUUID() }),
+      ...(this.#parts.carry && !isLogged && { checkpoint, mark: crypto.randomUUID() }),
       ...defined({ owner: by }),
     };
   }

@@ -5,7 +5,6 @@
  * the journal decides; messages only carry the turn's notifications and outcome sooner. So they may be lost, late,
  * repeated or out of order, and an offer that is not accepted costs only its wait.
  */
-import { randomUUID } from 'node:crypto';
 import {
   AwaitError,
   type Clock,
@@ -90,7 +89,7 @@ interface HandoffOptions {
 
 export class Handoff {
   /** The name this process is reached by. */
-  readonly name = randomUUID();
+  readonly name = crypto.randomUUID();
   readonly #parts: HandoffParts;
   readonly #options: HandoffOptions;
   readonly #waiting = new Map<string, OpenOffer>();
@@ -124,7 +123,7 @@ export class Handoff {
 
   /** @returns undefined if the offer is not accepted in time */
   offer(owner: string, offer: Offer, context: RequestContext): Promise<Accepted | undefined> {
-    const id = randomUUID();
+    const id = crypto.randomUUID();
     const { clock, wait } = this.#options;
     return new Promise((resolve) => {
       const { promise: outcome, resolve: settle } = deferred<Outcome>();

@@ -11,7 +11,7 @@ export function taskRoom({ tasks, callerTasks, anonymousTasks }: Limits): Quota 
 export function noRoom(callId: string): AwaitError {
   return new AwaitError(
     'limit',
-    `call ${callId} would be one task too many: in this process (limits.tasks), or of its caller's or the anonymous callers' part of them`,
+    `call ${callId} would be one task too many (limits.tasks), or one of its caller's or the anonymous callers' part`,
   );
 }
 

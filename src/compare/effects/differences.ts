@@ -69,5 +69,5 @@ function sentence({ tool, what, at }: SeenEffect, times: number): string {
 /** What to write instead. */
 export function advice(tool: string): string {
   const [name = tool] = /^[a-z\d]+/i.exec(tool) ?? [];
-  return `Put it into a step: await step('${name}', () => …); if it may be repeated, write expect: { effects: allowed }`;
+  return `Put it into a step: await step('${name}', () => …); or write expect: { effects: allowed }`;
 }

@@ -13,7 +13,6 @@ import { ClientRequest } from 'node:http';
 import { syncBuiltinESMExports } from 'node:module';
 import net from 'node:net';
 import { devNull } from 'node:os';
-import process from 'node:process';
 import { authorPlace } from '../../base/stack.ts';
 import { isObject, objectOf } from '../../base/values.ts';
 import { unjournaledCall } from '../../call/frame/context.ts';

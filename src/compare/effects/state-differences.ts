@@ -139,7 +139,7 @@ export function counterDifferences(
       );
       if (counted === undefined || counted < 0) return [];
       const [once = '', again = ''] = texts.map((words) => words.join(''));
-      const text = `effect: ${path} counts what is run again: "${short(once)}", and one call later "${short(again)}". Put what it counts into step(); if it may be repeated, write expect: { effects: allowed }`;
+      const text = `effect: ${path} counts what is run again: "${short(once)}", and one call later "${short(again)}". Put what it counts into step(), or write expect: { effects: allowed }`;
       return [{ kind: 'effect', step: index, columns: [replayed[0].name], text }];
     });
   });

@@ -43,7 +43,7 @@ export function refuseForeign(
     return {
       reply: rpcError(403, -32000, 'Forbidden: this Origin is not allowed'),
       message:
-        'a page of another site was refused; if it is yours, add its origin to allowedOrigins (on the command line: --allow-origin)',
+        'a page of another site was refused; if it is yours, add its origin to allowedOrigins (--allow-origin)',
       detail: { origin, site },
     };
   }
@@ -53,7 +53,7 @@ export function refuseForeign(
   return {
     reply: rpcError(421, -32000, 'Misdirected Request: this Host is not served here'),
     message:
-      'a request for another host was refused; if a proxy passes it on, add its name to allowedHosts (on the command line: --allow-host)',
+      'a request for another host was refused; if a proxy passes it on, add its name to allowedHosts (--allow-host)',
     detail: { host },
   };
 }

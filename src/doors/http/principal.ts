@@ -14,7 +14,7 @@ export type Principal = (authInfo: JsonObject | undefined) => string | undefined
 const LONGEST = 65_536;
 
 const WARNING =
-  'bearer tokens are opaque, and authInfo.extra names no subject (sub, subject or userId): so one whose token is refreshed is another caller, and cannot go on with its calls. Set the option principal: (authInfo) => the user’s stable name';
+  'bearer tokens are opaque, and authInfo.extra names no subject (sub, subject or userId): with a new token a caller loses its calls. Set the option principal: (authInfo) => the user’s stable name';
 
 /**
  * @param key of the digests of opaque tokens; asked for with each, since secrets may change

@@ -4,7 +4,6 @@
  */
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
-import process from 'node:process';
 import type { Readable, Writable } from 'node:stream';
 import { type Clock, deferred, nextTurn, systemClock, type Timer } from '../../base/values.ts';
 import { limitsOf } from '../../call/limits.ts';
@@ -62,10 +61,9 @@ export function createStdio(factory: HostFactory, options: StdioOptions = {}): S
     stalled: limits.stalled,
     most: limits.unreadBytes,
     onStalled: (reason) => {
-      (rest.logger ?? consoleLogger).warn(
-        'the client on stdio is disconnected: it must read its end all the time, or the limit be raised',
-        { reason },
-      );
+      (rest.logger ?? consoleLogger).warn('the client on stdio is disconnected: it must read all the time', {
+        reason,
+      });
       void close();
     },
   });

@@ -54,7 +54,7 @@ describe('the default principal', () => {
       )({ token: 'one', clientId: 'app' }),
     ).not.toBe(one);
     expect(warnings).toHaveLength(1);
-    expect(warnings[0]).toMatch(/refreshed is another caller.*principal:/);
+    expect(warnings[0]).toMatch(/with a new token a caller loses its calls.*principal:/);
   });
 
   it.each([
