@@ -6,7 +6,7 @@
 import { AwaitError, advice, type Reason } from '../src/base/values.ts';
 import type { Outcome } from '../src/call/ports.ts';
 import { LAST_WORDS } from '../src/call/run/turns.ts';
-import { CLOSING, wireError } from '../src/call/run/wire-error.ts';
+import { whyOf, wireError } from '../src/call/run/wire-error.ts';
 import type { Inbound, Reply } from '../src/doors/http/exchange.ts';
 import { rpcError } from '../src/doors/http/reply.ts';
 import type { Services } from '../src/handler/services.ts';
@@ -15,13 +15,13 @@ import { expiryOf, streamIdOf } from '../src/stream/event-id.ts';
 /** Why nothing was begun: the same request is good later, or at another process. */
 const WHY = {
   /** Its process is leaving. */
-  closed: 'This server is shutting down',
+  closed: whyOf('closed'),
   /** Its secrets cannot be had yet: nothing can be sealed, nor opened. */
   'not-ready': 'This server is not ready',
   store: 'The store of this server does not answer',
   /** This process runs as many requests as it may. */
-  'no-room': 'This server is busy',
-  'host-gone': 'The server behind this one ended or cannot be started',
+  'no-room': whyOf('no-room'),
+  'host-gone': whyOf('host-gone'),
 } satisfies Partial<Record<Reason, string>>;
 
 /** Whether a request that failed so may be sent again. */
@@ -36,7 +36,7 @@ export function later(
   why: string = WHY[reason],
 ): Reply {
   const message = `${why}; send the same request again`;
-  const reply = rpcError(503, CLOSING.code, message, id, advice(reason, true));
+  const reply = rpcError(503, -32000, message, id, advice(reason, true));
   return { ...reply, headers: { ...reply.headers, 'retry-after': reason === 'closed' ? '1' : '5' } };
 }
 

@@ -296,9 +296,9 @@ async function goOn(exchange: Exchange, last: string, messages: readonly JsonObj
 
 /** Whether the stream has more of a turn than its response. */
 async function hasMore({ services: { logs } }: Exchange, { entry, at }: SuspendedAt): Promise<boolean> {
-  const { id } = entry.checkpoint.call;
+  const { id, principal } = entry.checkpoint.call;
   for (let next = at + 1; ; next += 1) {
-    const found = await logs.read(id, next);
+    const found = await logs.read(id, next, principal);
     if (found === undefined || found.type === 'ended') return false;
     if (found.type === 'notified' || found.type === 'suspended') return true;
   }

@@ -3,7 +3,6 @@
  * the call over for them once its owner is silent.
  */
 
-import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AwaitError, defined, type JsonObject } from '../../src/base/values.ts';
 import type { Started, TakingUp } from '../../src/call/engine.ts';
@@ -15,7 +14,7 @@ import {
   type Response,
 } from '../../src/call/journal/entries.ts';
 import type { Outcome, RequestContext } from '../../src/call/ports.ts';
-import { EXPIRED, goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
+import { goesOnElsewhere, isBadToken, told } from '../../src/call/run/wire-error.ts';
 import type { Inbound, Reply, Writer } from '../../src/doors/http/exchange.ts';
 import { messageText, SSE_HEADERS } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -122,7 +121,7 @@ export function replyTo(
 
 /** The response to a request whose call's log is gone. */
 export function expiredEvent(dialect: ReplyDialect, requestId: string | number): StreamEvent {
-  return dialect.event({ jsonrpc: '2.0', id: requestId, error: EXPIRED }, true);
+  return dialect.event({ jsonrpc: '2.0', id: requestId, error: told('expired') }, true);
 }
 
 /** @param after the event that its client had last; absent for a new reply */
@@ -137,7 +136,7 @@ export function connect(
     expires,
     project: dialect.project(exchange, call),
     expired: () => expiredEvent(dialect, call.requestId),
-    connection: randomUUID(),
+    connection: crypto.randomUUID(),
     ...defined({ after }),
   });
 }
@@ -166,13 +165,16 @@ export async function callAt(
   sequence: number,
 ): Promise<FoundCall | undefined> {
   const { logs, now } = services;
-  const first = await logs.read(callId, 0);
+  const { principal } = session;
+  const first = await logs.read(callId, 0, principal);
   if (first?.type !== 'called') return undefined;
   const { call } = first;
-  const isOwn = call.session === session.name && call.principal === session.principal && call.expires > now();
+  const isOwn = call.session === session.name && call.principal === principal && call.expires > now();
   if (!isOwn) return undefined;
-  const last = sequence <= 1 ? first : await logs.read(callId, sequence - 1);
-  return last && { call, last };
+  const last = sequence <= 1 ? first : await logs.read(callId, sequence - 1, principal);
+  // A connection holds it, and needs no more.
+  const { arguments: _, ...params } = call.params;
+  return last && { call: { ...call, params }, last };
 }
 
 /** A client that came back for a call's reply. @param last the id that it had last, if it had one */
@@ -232,7 +234,7 @@ async function readLog(exchange: ReplyExchange, reply: ReplyOf, connection: Call
         return;
       }
     }
-    const first = await store.read(callId, 0);
+    const first = await store.read(callId, 0, session.principal);
     if (first === undefined && session.runs(callId)) {
       // It runs here, and is not written yet.
       await pause(SOON, gone);

@@ -2,7 +2,7 @@
 
 import type { Quota } from '../../src/base/quota.ts';
 import { AwaitError } from '../../src/base/values.ts';
-import { isEnd } from '../../src/call/journal/entries.ts';
+import { type CallRecord, isEnd } from '../../src/call/journal/entries.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { pageOf } from '../../src/doors/http/origin.ts';
 import { noStream } from '../../src/doors/http/reply.ts';
@@ -53,10 +53,7 @@ export async function listen(parts: WorkspaceParts, inbound: Inbound, owner: Str
   if (!/text\/(event-stream|\*)|\*\/\*/.test(inbound.header('accept') ?? '*/*')) return noStream();
   const { services, room } = parts;
   if (!room.has(owner)) {
-    throw new AwaitError(
-      'no-room',
-      'a stream was refused: limits.sessions, callerSessions or anonymousSessions of them are open',
-    );
+    throw new AwaitError('no-room', 'a stream was refused: a part of limits.sessions is in use');
   }
   const place = {};
   // Before anything is kept of it.
@@ -125,8 +122,7 @@ async function ownBody(
   const event = parseEventId(last, services.settings.limits.eventIdBytes);
   const found = event && (await callAt(exchange, callIdOf(event.stream), event.sequence));
   if (event === undefined || found === undefined) throw unknownEvent('it is of no call of this caller');
-  if (await isCancelled(services, found.call.id, event.sequence))
-    throw unknownEvent('its call was cancelled');
+  if (await isCancelled(services, found.call, event.sequence)) throw unknownEvent('its call was cancelled');
   const client = unknownClient(services.settings.workspaceCapabilities);
   const reply = logOf(found.call, calls.dialect({ owner, client }));
   const rest = (sink: Sink): void => {
@@ -142,9 +138,13 @@ async function ownBody(
 }
 
 /** @param from the position in its log of an entry that is there */
-async function isCancelled({ logs }: Services, callId: string, from: number): Promise<boolean> {
+async function isCancelled(
+  { logs }: Services,
+  { id: callId, principal }: CallRecord,
+  from: number,
+): Promise<boolean> {
   for (let at = from; ; at += 1) {
-    const entry = await logs.read(callId, at);
+    const entry = await logs.read(callId, at, principal);
     if (entry === undefined || isEnd(entry)) return entry?.type === 'cancelled';
   }
 }

@@ -270,7 +270,8 @@ export class WaitingCalls {
   }
 
   async answerTo(callId: string, key: string): Promise<KeptAnswer | undefined> {
-    return (await this.#parts.store.get(answerName(callId, key))) as KeptAnswer | undefined;
+    const found = await this.#parts.store.get(answerName(callId, key));
+    return isObject(found) && 'response' in found ? (found as unknown as KeptAnswer) : undefined;
   }
 
   /** A request that did not begin the call continues it, so that an answer to that request is one to this call. */
@@ -389,7 +390,8 @@ export class WaitingCalls {
     const { store } = this.#parts;
     let standing: Standing = { kind: 'unknown' };
     for (let at = 0; ; at += 1) {
-      const entry = await store.read(callId, at);
+      // Known callers alone have one.
+      const entry = await store.read(callId, at, callId);
       if (entry === undefined) return standing;
       standing = after(standing, entry, at);
       if (standing.kind === 'ended') return standing;
@@ -399,7 +401,7 @@ export class WaitingCalls {
   /** Looks whether a turn after a checkpoint has begun, or the call is over. */
   async hasGoneOn({ at, checkpoint }: AtAsks): Promise<boolean> {
     for (let next = at + 1; ; next += 1) {
-      const entry = await this.#parts.store.read(checkpoint.call.id, next);
+      const entry = await this.#parts.store.read(checkpoint.call.id, next, checkpoint.call.principal);
       if (entry === undefined || MOVES.has(entry.type)) return entry !== undefined;
     }
   }

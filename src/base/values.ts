@@ -1,6 +1,4 @@
 /** What every room uses: JSON values, the error of this package, time, and two helpers. */
-import { isPerRequest } from './runtime.ts';
-
 /** A JSON value, which a journal can hold. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
@@ -411,21 +409,26 @@ export function shareOf(length: number): number {
 
 /** Of work, in a row. */
 interface Piece {
-  /** Of a turn. */
   readonly share: number;
   readonly go: () => void;
   next?: Piece;
 }
 
-/** Shares out turns of the event loop, so that what is ready at once leaves others theirs. */
+/** Shares out turns of the event loop, so that what is ready at once leaves others theirs; or anything else of which there is one. */
 export class LoopTurns {
+  readonly #isTurn: boolean;
   #free = 1;
   /** The first and the last piece in each owner's row. */
   readonly #first = new Map<unknown, Piece>();
   readonly #last = new Map<unknown, Piece>();
 
+  /** @param isTurn what was taken is free in the next turn; else once it is given back */
+  constructor(isTurn = true) {
+    this.#isTurn = isTurn;
+  }
+
   /**
-   * Resolves in a turn of which so much is free, one piece of each owner after the other.
+   * Resolves when so much is free, one piece of each owner after the other.
    * @param share of a turn
    * @param owner whose pieces wait for one another, in their order
    */
@@ -441,16 +444,17 @@ export class LoopTurns {
     });
   }
 
+  back(share: number): void {
+    this.#free = Math.min(1, this.#free + share);
+    this.#goOn();
+  }
+
   #goOn(): void {
     for (const [owner, { share, go, next }] of this.#first) {
       if (this.#free === 0) return;
-      // It is the first one of the next turn; what fits into this one goes on.
+      // It is the first one when more is free; what fits goes on.
       if (this.#free < share) continue;
-      if (this.#free === 1)
-        systemClock.soon(() => {
-          this.#free = 1;
-          this.#goOn();
-        });
+      if (this.#isTurn && this.#free === 1) systemClock.soon(() => this.back(1));
       this.#free -= share;
       this.#first.delete(owner);
       if (next === undefined) this.#last.delete(owner);
@@ -458,4 +462,37 @@ export class LoopTurns {
       go();
     }
   }
+}
+
+/** Of all reads that are under way. */
+const READ = 1 / 8;
+const places = new LoopTurns(false);
+const turns = new LoopTurns();
+
+/**
+ * Reads records whose length nobody knows before: eight reads of this process are under way at once, one of each owner
+ * after the other. What is long is given on in a turn of its own, and is under way until then: so what is read and not
+ * given on is eight records at most, however many ask.
+ * @param owner the known caller that it is read for, or the session; strangers' calls are one
+ */
+export async function readFor<T>(owner: string | undefined, read: () => Promise<T>): Promise<T> {
+  await places.next(READ, owner);
+  let isLong = true;
+  try {
+    const found = await read();
+    isLong = memoryOf(found) > LONG;
+    if (isLong) await turns.next(1, owner);
+    return found;
+  } finally {
+    if (isLong) systemClock.soon(() => places.back(READ));
+    else places.back(READ);
+  }
+}
+
+/**
+ * Whether objects of one request are unusable in the next: on Cloudflare Workers a timer, a stream or a pending promise
+ * belongs to the request that made it, and none may be made while the module loads.
+ */
+export function isPerRequest(): boolean {
+  return globalThis.navigator?.userAgent === 'Cloudflare-Workers';
 }

@@ -39,6 +39,8 @@ function streamOf(item: string): [string, string] | undefined {
 
 /** Ids in a page of an index. */
 const PAGE = 200;
+/** Whose reads the operator's are. */
+const BOOK = 'book';
 
 export class CallBook {
   readonly #store: KeyvCallStore;
@@ -164,7 +166,7 @@ export class CallBook {
 
   async #folded(id: string): Promise<{ folded: Folding; entries: Entry[] }> {
     const folded = new Folding();
-    const entries = await this.#store.readOn(id, 0);
+    const entries = await this.#store.readOn(id, 0, BOOK);
     for (const entry of entries) folded.take(entry);
     return { folded, entries };
   }

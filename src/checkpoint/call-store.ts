@@ -5,7 +5,7 @@
  * record.
  */
 import type Keyv from 'keyv';
-import { AwaitError, type Clock, isObject, memoryOf } from '../base/values.ts';
+import { AwaitError, type Clock, isObject, memoryOf, readFor } from '../base/values.ts';
 import {
   type CallRecord,
   DELETED,
@@ -23,7 +23,7 @@ import { type Backing, KeyvBacking, MemoryBacking } from './backing.ts';
 import { type ByteLimits, type BytesHolder, HeldBytes } from './held-bytes.ts';
 import type { Primitive } from './insert.ts';
 import { Names } from './names.ts';
-import { ROW } from './page-records.ts';
+import { ANSWER, ROW } from './page-records.ts';
 import { plainRecords, type RecordCipher } from './records.ts';
 
 /** How far clocks may differ before a record that is still wanted is deleted. */
@@ -119,8 +119,8 @@ export class KeyvCallStore implements CallStore {
   open(call: CallRecord, after: number): OpenJournal {
     const entries: Entries = {
       insert: (at, entry, until) => this.#insertEntry(call, at, entry, until),
-      read: (at, until) => this.read(call.id, at, until),
-      readOn: (at) => this.readOn(call.id, at),
+      read: (at, until) => this.read(call.id, at, call.principal, until),
+      readOn: (at) => this.readOn(call.id, at, call.principal),
       beat: (sign) => this.#backing.replace(`${call.id}:beat`, sign, this.#lifetime(call.expires)),
     };
     return new JournalWriter(entries, call, after, this.#clock, this.#lease);
@@ -130,12 +130,16 @@ export class KeyvCallStore implements CallStore {
     return this.#insertEntry(call, position, entry, call.expires);
   }
 
-  async read(callId: string, position: number, until?: number): Promise<Entry | undefined> {
-    const value = await this.get(`${callId}:${position}`, until);
+  async read(callId: string, position: number, owner?: string, until?: number): Promise<Entry | undefined> {
+    const value = await readFor(owner, () => this.get(`${callId}:${position}`, until));
     return value === undefined ? undefined : readEntry(value, `${position} of call ${callId}`);
   }
 
-  async readOn(callId: string, position: number): Promise<Entry[]> {
+  readOn(callId: string, position: number, owner?: string): Promise<Entry[]> {
+    return readFor(owner, () => this.#readOn(callId, position));
+  }
+
+  async #readOn(callId: string, position: number): Promise<Entry[]> {
     const entries: Entry[] = [];
     for (let at = position; ; ) {
       const names = Array.from({ length: AT_ONCE }, (_, nth) => `${callId}:${at + nth}`);
@@ -277,7 +281,7 @@ export class KeyvCallStore implements CallStore {
     try {
       // Of a call that another process began, this one may have an answer alone.
       for (const { call, upTo } of this.#held?.unfinished(principal) ?? []) {
-        const entries = await this.readOn(call.id, upTo + 1);
+        const entries = await this.readOn(call.id, upTo + 1, principal);
         const last = entries.at(-1);
         if (last !== undefined && isEnd(last)) this.#held?.finish(call.id, upTo + entries.length);
       }
@@ -310,7 +314,9 @@ export class KeyvCallStore implements CallStore {
     entries: readonly Entry[],
     beside: readonly string[],
   ): Promise<void> {
-    if (beside.length > 0) await this.remove(...beside);
+    if (beside.length > 0) await this.remove(...beside.filter((name) => !ANSWER.test(name)));
+    // One that is on its way finds its place taken.
+    for (const name of beside.filter((one) => ANSWER.test(one))) await this.replace(name, DELETED, expires);
     const names = positionsOf(id, entries.length - 1).filter((_, at) => entries[at]?.type !== 'cancelled');
     // The first one last: it is found by that.
     for (const name of names.reverse()) await this.replace(name, { ...DELETED, isErased: true }, expires);

@@ -5,11 +5,11 @@ import type { Edge, RevisionRow } from '../../compat/revision.ts';
 import { KNOWN, type Revision, TABLE } from '../../compat/revisions.ts';
 import { FORM_BYTES } from '../ask/serve.ts';
 import { Quota, type QuotaKey } from '../base/quota.ts';
-import { isPerRequest } from '../base/runtime.ts';
 import {
   AwaitError,
   hasCode,
   isObject,
+  isPerRequest,
   type JsonObject,
   LoopTurns,
   memoryOf,
@@ -72,9 +72,7 @@ export type AwaitOptions = Options<Revision>;
  */
 export function createAwaitHandler(factory: HostFactory, options: AwaitOptions = {}): AwaitHandler {
   if (typeof factory !== 'function') {
-    throw optionError(
-      'createAwaitHandler needs a factory that makes a server: createAwaitHandler(() => buildServer(), options)',
-    );
+    throw optionError('createAwaitHandler needs a factory: createAwaitHandler(() => buildServer(), options)');
   }
   const settings = settle(options, KNOWN);
   return isPerRequest() ? handlerPerRequest(factory, settings) : createHandler(factory, settings);
@@ -244,7 +242,7 @@ function createHandler(
       if (!traffic.memory.has(quotaKey, all - held)) {
         throw new AwaitError(
           'no-room',
-          'a request was refused: those without a reply reached half of limits.argumentBytes or callerArgumentBytes',
+          'a request was refused: those without a reply reached half of limits.argumentBytes',
         );
       }
       held = all;

@@ -254,7 +254,7 @@ export function createServices(
   const isPaged = settings.ask !== undefined && (!isPeerHost(factory) || factory.outlives());
   if (settings.ask !== undefined && !isPaged)
     logger.warn(
-      "no question of this server is on the option ask's page: its calls may not be run again, and may outlive its process. Start the proxy with --replay allow if they may",
+      'no question of this server is on the page of --ask-page: its calls may not be run again, and may outlive its process; with --replay allow they may',
     );
   const asking =
     store &&
@@ -301,7 +301,7 @@ export function createServices(
       doneTwice: (path) => {
         counters.stepsAtLeastOnce += 1;
         logger.warn(
-          'a step was done here after another process took over its turn, and is done there again, under the same idempotencyKey',
+          'a step was done here after another process took over its turn, and is done there again, with the same idempotencyKey',
           { step: path },
         );
       },
@@ -354,7 +354,7 @@ export function createServices(
   });
   const replies = new CallConnections({
     clock: systemClock,
-    read: (callId, position) => logs.read(callId, position),
+    read: (callId, position, owner) => logs.read(callId, position, owner),
     wake: (callId, by) => void engine.wake(callId, by),
   });
   const instances = createInstances(factory, settings, {

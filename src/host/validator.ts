@@ -6,8 +6,7 @@
 
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
-import { isPerRequest } from '../base/runtime.ts';
-import { canonical, type JsonObject, keepNewest } from '../base/values.ts';
+import { canonical, isPerRequest, type JsonObject, keepNewest } from '../base/values.ts';
 import { makeLinear, patternsOf, withoutPatterns } from './linear.ts';
 import type { LowLevel } from './protocol.ts';
 

@@ -17,7 +17,7 @@ const EARLY = 16;
 export interface CallConnectionParts {
   readonly clock: Clock;
   /** @throws AwaitError `store` */
-  readonly read: (callId: string, position: number) => Promise<Entry | undefined>;
+  readonly read: (callId: string, position: number, owner: string | undefined) => Promise<Entry | undefined>;
   /** Tells a process that there is more in the log of a call. */
   readonly wake: (callId: string, by: string) => void;
 }
@@ -115,7 +115,7 @@ export class CallConnection {
       id: streamIdOf(callId),
       expires,
       read: async (at) => {
-        const entry = await this.#parts.read(callId, at - 1);
+        const entry = await this.#parts.read(callId, at - 1, owner);
         return entry && projected(entry, project);
       },
     };

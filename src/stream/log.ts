@@ -9,7 +9,7 @@
  * events in this process's memory, whose contents are bounded.
  */
 
-import { AwaitError, isObject, memoryOf } from '../base/values.ts';
+import { AwaitError, isObject, memoryOf, readFor } from '../base/values.ts';
 import type { ContentBytes } from './content-bytes.ts';
 import { expiryOf, isStandingId, newStreamId, recordsName } from './event-id.ts';
 import type { StreamRecords } from './records.ts';
@@ -60,10 +60,12 @@ export class StreamLog {
   readonly expires: number;
   readonly #records: StreamRecords;
   readonly #contents: ContentBytes | undefined;
+  readonly #scope: string;
 
   /** @param contents bounds what events take */
   constructor(records: StreamRecords, id: string, scope: string, contents?: ContentBytes) {
     this.#records = records;
+    this.#scope = scope;
     this.#contents = contents;
     this.id = id;
     this.name = recordsName(id, scope);
@@ -86,7 +88,7 @@ export class StreamLog {
     const entry = await this.#entry(at);
     if (entry?.kind !== 'apart') return entry;
     const { content, ...rest } = entry;
-    const event = await this.#records.get(content);
+    const event = await this.#get(content);
     return isObject(event) ? { ...rest, kind: 'event', event: event as unknown as StreamEvent } : entry;
   }
 
@@ -102,12 +104,16 @@ export class StreamLog {
     return this.insert(at, { ...rest, kind: 'apart', content });
   }
 
+  #get(name: string): Promise<unknown> {
+    return readFor(this.#scope, () => this.#records.get(name));
+  }
+
   #isLarge({ data = '' }: StreamEvent): boolean {
     return this.#contents?.isLarge(data.length) === true;
   }
 
   async #entry(at: number): Promise<StreamEntry | undefined> {
-    const found = await this.#records.get(`${this.name}:${at}`);
+    const found = await this.#get(`${this.name}:${at}`);
     if (found === undefined || found === null) return undefined;
     if (!isObject(found) || !KINDS.has(found.kind) || typeof found.prev !== 'number') {
       throw new AwaitError('format', `entry ${at} of stream ${this.name} is not an entry of a stream`);
@@ -133,7 +139,7 @@ export class StreamLog {
   }
 
   async mark(): Promise<PruneMark> {
-    const found = await this.#records.get(`${this.name}:mark`);
+    const found = await this.#get(`${this.name}:mark`);
     return isObject(found) ? (found as unknown as PruneMark) : { oldest: 1 };
   }
 
@@ -143,7 +149,7 @@ export class StreamLog {
 
   /** How far connections have read, for the next one that does not say it. */
   async had(): Promise<{ readonly at: number; readonly live: boolean } | undefined> {
-    const found = await this.#records.get(`${this.name}:had`);
+    const found = await this.#get(`${this.name}:had`);
     return isObject(found) ? { at: Number(found.at), live: found.live === true } : undefined;
   }
 

@@ -323,6 +323,34 @@ describe('the page of an ask', () => {
     expect(await served.handler.forget(name)).toBeGreaterThan(0);
     expect((await get(url)).status).toBe(404);
   });
+
+  it('takes no answer that was on its way while its call was erased', async () => {
+    const url = linkIn(await call(await clientOf('ann')));
+    const form = await formOf(url, { 'field.day': 'a secret day' });
+    const { answer } = WaitingCalls.prototype;
+    let [goOn, comes] = [() => {}, () => {}];
+    const arrived = new Promise<void>((resolve) => (comes = resolve));
+    const erased = new Promise<void>((resolve) => (goOn = resolve));
+    const slow = vi.spyOn(WaitingCalls.prototype, 'answer').mockImplementation(async function (
+      this: WaitingCalls,
+      ...args
+    ) {
+      comes();
+      await erased;
+      return answer.apply(this, args);
+    });
+    const insert = vi.spyOn(KeyvCallStore.prototype, 'insert');
+    const sent = post(url, form);
+    await arrived;
+    const name = served.handler.nameOf({ clientId: 'ann', token: 'secret-of-ann', scopes: [] }) ?? '';
+    expect(await served.handler.forget(name)).toBeGreaterThan(0);
+    goOn();
+    expect((await sent).status).toBe(409);
+    const taken = insert.mock.calls.findIndex(([record]) => record.includes(':answer '));
+    expect(await insert.mock.results[taken]?.value).toBe(false);
+    slow.mockRestore();
+    insert.mockRestore();
+  });
 });
 
 it.each<[string, AwaitOptions]>([

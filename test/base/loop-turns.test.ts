@@ -1,4 +1,5 @@
 /** Work that is ready at once leaves others their turn of the event loop. */
+
 import { afterEach, expect, it, vi } from 'vitest';
 import { LoopTurns } from '../../src/base/values.ts';
 import { countTurns } from '../loop-turns.ts';

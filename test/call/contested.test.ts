@@ -38,6 +38,7 @@ function watching(
   return readOn({
     store,
     callId: 'call',
+    principal: undefined,
     at: 0,
     sent: 'same',
     owns: () => undefined,

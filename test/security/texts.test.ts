@@ -1,4 +1,5 @@
 /** Texts that strangers send at once: what waits to be parsed is counted, and a turn of the event loop parses few. */
+
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';

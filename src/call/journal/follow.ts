@@ -22,6 +22,8 @@ interface Polling {
   readonly store: CallStore;
   readonly clock: Clock;
   readonly callId: string;
+  /** Only this caller's calls are followed. */
+  readonly principal: string | undefined;
   /** How long an owner may be silent before it may be taken over, in milliseconds. */
   readonly lease: number;
   /** Whether the waiter has left; the return value no longer matters then. */
@@ -41,12 +43,12 @@ interface Reader<T> {
 const PACE = 500;
 
 async function poll<T>(polling: Polling, after: number, pace: number, reader: Reader<T>): Promise<T> {
-  const { store, clock, callId, lease } = polling;
+  const { store, clock, callId, principal, lease } = polling;
   const silence = silenceOf(clock, store, callId);
   let at = after;
   silence.saw(at);
   for (let pause = 10; ; ) {
-    for (const entry of await store.readOn(callId, at + 1)) {
+    for (const entry of await store.readOn(callId, at + 1, principal)) {
       at += 1;
       if (!isReceived(entry)) silence.saw(at);
       const found = reader.entry(entry, at);
@@ -191,8 +193,6 @@ class JournalTurn {
 }
 
 export interface Following extends Polling {
-  /** Only this caller's calls are followed. */
-  readonly principal: string | undefined;
   /** Longest pause between two looks, in milliseconds; default 500. */
   readonly pace?: number | undefined;
   /** Called with each entry that is read, in order. */

@@ -28,10 +28,13 @@ export interface OpenJournal extends Journal {
 export interface CallStore {
   /** A journal whose next entry goes to the position after `after`. */
   open(call: CallRecord, after: number): OpenJournal;
-  /** @throws AwaitError `store` when it cannot be read; `undefined` is a sure miss. */
-  read(callId: string, position: number): Promise<Entry | undefined>;
+  /**
+   * @param owner the known caller that it is read for: reads for strangers wait for one another
+   * @throws AwaitError `store` when it cannot be read; `undefined` is a sure miss
+   */
+  read(callId: string, position: number, owner?: string): Promise<Entry | undefined>;
   /** All entries from a position on, several in one read where the store can. @throws as `read` */
-  readOn(callId: string, position: number): Promise<Entry[]>;
+  readOn(callId: string, position: number, owner?: string): Promise<Entry[]>;
   /** Stores that are this process's memory: drops a call's entries up to a position. */
   forget?(call: Kept, upTo: number): void;
   /** The owner's last sign of life. */

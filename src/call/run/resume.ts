@@ -376,6 +376,7 @@ export class Resumption {
       store,
       clock,
       callId,
+      principal: request.binding.principal,
       at,
       sent: request.sent,
       // A claim of this process that nothing here acts on: its append was said to have failed.
@@ -394,12 +395,12 @@ export class Resumption {
   }
 
   async #readCheckpoint(request: Resume): Promise<Checkpoint> {
-    const { state } = request;
-    const entry = await this.#storeOf(request)?.read(state.callId, state.at);
+    const { state, binding } = request;
+    const entry = await this.#storeOf(request)?.read(state.callId, state.at, binding.principal);
     if (entry?.type !== 'suspended') {
       throw new AwaitError(
         'bad-token',
-        `call ${state.callId} has no checkpoint at ${state.at}; it expired, or the token is from another store`,
+        `call ${state.callId} has no checkpoint at ${state.at}; it expired, or is in another store`,
       );
     }
     return entry.checkpoint;

@@ -172,7 +172,7 @@ export class TakeOver {
 
   /** The outcome of a turn that another process suspended; undefined where asks are live. */
   async #tokenAt(callId: string, at: number, binding: Binding, context: RequestContext): Promise<Outcome> {
-    const entry = await this.#parts.store?.read(callId, at);
+    const entry = await this.#parts.store?.read(callId, at, binding.principal);
     if (context.live || entry?.type !== 'suspended')
       throw new AwaitError('bad-token', `call ${callId} suspends at its asks: its token continues it`);
     return {

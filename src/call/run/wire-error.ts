@@ -12,10 +12,6 @@ import type { RpcError } from '../journal/entries.ts';
 import type { Outcome, Responded } from './outcome.ts';
 import type { EngineParts } from './run.ts';
 
-function advising(code: number, message: string, ...how: Parameters<typeof advice>): RpcError {
-  return { code, message, data: advice(...how) };
-}
-
 /** One sentence, and one advice, for every bad token, whatever is wrong with it. */
 const BAD_TOKEN: RpcError = {
   code: -32602,
@@ -27,96 +23,54 @@ const BAD_TOKEN: RpcError = {
 /** Without advice: nobody knows why it failed. */
 export const INTERNAL: RpcError = { code: -32603, message: 'Internal error' };
 
-export const CLOSING = advising(
-  -32000,
-  'This server is shutting down; send the same request again',
-  'closed',
-  true,
-);
+const AGAIN = 'send the same request again';
 
-const STORE = advising(
-  -32603,
-  'Internal error: this call could not be saved or read back; send the same request again',
-  'store',
-  true,
-);
+/** What is so, and what its client may do, of errors that are no fault of a request. */
+const TOLD = {
+  closed: ['This server is shutting down', AGAIN],
+  'no-room': ['This server is busy', AGAIN],
+  'host-gone': ['The server behind this one ended or cannot be started', 'try again later'],
+  expired: ['This call has expired: it was not answered within the time for which this server keeps calls'],
+  store: ['This call could not be saved or read back', AGAIN],
+  busy: ['This call is being continued elsewhere', AGAIN],
+  divergence: ['This call cannot be continued, because its tool has changed', 'call the tool again'],
+  limit: ['This call exceeds a limit of the server'],
+} satisfies Partial<Record<Reason, [why: string, what?: string]>>;
 
-const CHANGED = advising(
-  -32603,
-  'Internal error: this call cannot be continued, because its tool has changed; call the tool again',
-  'divergence',
-);
+/** Those that may befall any request. */
+const OUTSIDE: ReadonlySet<string> = new Set(['closed', 'no-room', 'expired']);
 
-const LIMIT = advising(-32603, 'Internal error: this call exceeds a limit of the server', 'limit');
-
-export const EXPIRED = advising(
-  -32000,
-  'This call has expired: it was not answered within the time for which this server keeps calls',
-  'expired',
-);
-
-const HOST_GONE = advising(
-  -32603,
-  'Internal error: the server behind this one ended or cannot be started; try again later',
-  'host-gone',
-);
-
-const BUSY = advising(
-  -32603,
-  'Internal error: this call is being continued elsewhere; send the same request again',
-  'busy',
-  true,
-);
-
-const NO_ROOM = advising(-32000, 'This server is busy; send the same request again', 'no-room', true);
-
-/** Says which steps are done instead of advising a call that would run them again. */
-function unlessDone({ steps }: AwaitError, usual: RpcError, reason: Reason, why: string): RpcError {
-  if (steps.length === 0) return usual;
-  const message = `Internal error: ${why}. Completed steps: ${steps.join(', ')}`;
-  return advising(usual.code, message, reason);
+export function whyOf(reason: keyof typeof TOLD): string {
+  return TOLD[reason][0];
 }
 
-export function wireError(error: AwaitError): RpcError {
-  switch (error.code) {
+/** @param steps those that are done: they are told, in place of an advice that would run them again */
+export function told(reason: keyof typeof TOLD, steps: readonly string[] = []): RpcError {
+  const [why, what] = TOLD[reason] as [string, string?];
+  const isDone = steps.length > 0;
+  const code = OUTSIDE.has(reason) ? -32000 : -32603;
+  const begins =
+    isDone || code === -32603 ? `Internal error: ${why.charAt(0).toLowerCase()}${why.slice(1)}` : why;
+  const rest = isDone ? `. Completed steps: ${steps.join(', ')}` : what === undefined ? '' : `; ${what}`;
+  return { code, message: begins + rest, data: advice(reason, !isDone && what === AGAIN) };
+}
+
+export function wireError({ code, message, steps }: AwaitError): RpcError {
+  switch (code) {
     case 'bad-token':
     case 'format':
       return BAD_TOKEN;
     case 'bad-answer':
-      return advising(-32602, `Invalid params: ${error.message}`, 'bad-answer');
-    case 'store':
-      return unlessDone(
-        error,
-        STORE,
-        'store',
-        'this call could not be saved or read back, and may have ended',
-      );
-    case 'fenced':
-    case 'busy':
-      return unlessDone(error, BUSY, 'busy', 'this call is being continued elsewhere');
-    case 'divergence':
-    case 'question-drift':
-      return unlessDone(
-        error,
-        CHANGED,
-        'divergence',
-        'this call cannot be continued, because its tool has changed',
-      );
+      return { code: -32602, message: `Invalid params: ${message}`, data: advice(code) };
     case 'replay-refused':
       // The user must know which steps were done; their names are the tool author's own.
-      return advising(-32603, `Internal error: ${error.message}`, 'replay-refused');
-    case 'expired':
-      return unlessDone(error, EXPIRED, 'expired', 'this call has expired before it was answered');
-    case 'host-gone':
-      return HOST_GONE;
-    case 'closed':
-      return unlessDone(error, CLOSING, 'closed', 'this server is shutting down, and this call has ended');
-    case 'limit':
-      return LIMIT;
-    case 'no-room':
-      return NO_ROOM;
+      return { code: -32603, message: `Internal error: ${message}`, data: advice(code) };
+    case 'fenced':
+      return told('busy', steps);
+    case 'question-drift':
+      return told('divergence', steps);
     default:
-      return INTERNAL;
+      return code in TOLD ? told(code as keyof typeof TOLD, steps) : INTERNAL;
   }
 }
 
