@@ -10,6 +10,8 @@ import type { Reply } from '../../src/doors/http/exchange.ts';
 import { isRequestId, messageText } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
 import { expiryOf } from '../../src/stream/event-id.ts';
+import type { StreamEvent } from '../../src/stream/log.ts';
+import { RETRY_LATER } from '../../src/stream/sse-sink.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import { serveSessionTask } from '../tasks/session.ts';
 import { atOnce, pause, sse } from './call-reply.ts';
@@ -55,7 +57,7 @@ export class TaskReply implements CallStream {
 
   send(message: JsonObject): void {
     if (this.#isStopped) return;
-    if (this.#stream !== undefined) void this.#stream.send(message);
+    if (this.#stream !== undefined) void this.#stream.event(askEvent(this.#exchange.session, message));
     else {
       this.#said.push(message);
       this.#held.keep().catch(() => {});
@@ -119,7 +121,7 @@ export class TaskReply implements CallStream {
     if (session.can('primes')) void stream.prime();
     for (const message of this.#said.splice(0)) {
       if (message.method === undefined) stream.end(message);
-      else void stream.send(message);
+      else void stream.event(askEvent(session, message));
     }
   }
 
@@ -128,6 +130,12 @@ export class TaskReply implements CallStream {
     this.#held.release();
     this.#release();
   }
+}
+
+/** Its user takes a while: if this process ends meanwhile, so may the next one to come up. */
+function askEvent(session: Session, message: JsonObject): StreamEvent {
+  const retry = session.can('primes') ? { retry: RETRY_LATER } : {};
+  return { event: 'message', data: messageText(message), ...retry };
 }
 
 /** The request that a stream is the reply to. */
@@ -180,7 +188,7 @@ async function produce(
   const found = await services.streams.events(stream, session.id);
   if (found === undefined) return true;
   const { events, end } = found;
-  const sent = new Set(events.map(({ data = '' }) => (data === '' ? undefined : JSON.parse(data).id)));
+  const sent = events.map(({ data = '' }) => (data === '' ? undefined : JSON.parse(data).id));
   const own = new SessionStream(
     services.streams.shared(stream, session.id, { owner: session.principal, end }),
     services,
@@ -188,9 +196,10 @@ async function produce(
   // Another process appended, which ends this appender.
   const isBehind = new AbortController();
   const signal = AbortSignal.any([stopped, isBehind.signal]);
-  const send = (message: JsonObject): void => {
-    if (sent.has(message.id) || signal.aborted) return;
-    void own.send(message).then((isThere) => isThere || isBehind.abort());
+  const send = (message: JsonObject, times: number): void => {
+    if (sent.filter((id) => id === message.id).length >= times || signal.aborted) return;
+    sent.push(message.id);
+    void own.event(askEvent(session, message)).then((isThere) => isThere || isBehind.abort());
   };
   const response = await serveSessionTask(services, session, request, send, signal);
   if (signal.aborted) return false;

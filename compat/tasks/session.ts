@@ -17,6 +17,9 @@ import { refusal } from './refusal.ts';
 import { listTasks } from './wanted.ts';
 
 const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/result', 'tasks/list', 'tasks/cancel']);
+/** @param times how often it is to be in the reply */
+type SendAsk = (message: JsonObject, times: number) => void;
+
 /** Whether a session's calls can be tasks of ours. */
 export function hasTasks(services: Services, session: Session, instance: HostInstance): boolean {
   const isSpoken = session.revision === session.client.protocolVersion && session.can('tasks');
@@ -68,7 +71,7 @@ async function tellChanges(
 
 /**
  * A `tasks/*` request of a session.
- * @param send sends asks on the way
+ * @param send sends asks on the way; one that is out so often by then, again
  * @param gone a signal that fires when the client disconnects
  * @param memory that the request takes, in bytes
  */
@@ -76,7 +79,7 @@ export async function serveSessionTask(
   services: Services,
   session: Session,
   { method, params }: RpcRequest,
-  send: (message: JsonObject) => void,
+  send: SendAsk,
   gone: AbortSignalLike,
   memory?: number,
 ): Promise<Response> {
@@ -119,25 +122,25 @@ async function cancel(
   return { error: { code: -32602, message: `Cannot cancel a task that is ${view.status}` } };
 }
 
-/** Waits until the task has ended; sends each of its asks once. */
+/** Waits until the task has ended; sends each of its asks as often as it went out. */
 async function result(
   tasks: Tasks,
   taskId: string,
   principal: string | undefined,
-  send: (message: JsonObject) => void,
+  send: SendAsk,
   gone: AbortSignalLike,
 ): Promise<Response> {
-  const asked = new Set<string>();
+  const asked = new Map<string, number>();
   const view = await tasks.until(
     taskId,
     principal,
     ({ asks, response }) => {
-      for (const { key, method, params, progress } of asks) {
-        if (asked.has(key)) continue;
-        asked.add(key);
+      for (const { key, method, params, progress, times } of asks) {
+        if (asked.get(key) === times) continue;
+        asked.set(key, times);
         const id = `${taskId}/${key}`;
         const own = progress === undefined ? params : listening(params, id);
-        send({ jsonrpc: '2.0', id, method, params: relatedTo(taskId, own) });
+        send({ jsonrpc: '2.0', id, method, params: relatedTo(taskId, own) }, times);
       }
       return response !== undefined;
     },

@@ -146,7 +146,10 @@ describe('a task that throws -32042', () => {
     expect(resultIn((await viewed(third, id, isOver)).response)).toEqual({ a: 'x' });
     expect(effects).toEqual(['prepare', 'pay']);
     const asked = entriesOf(store).flatMap((entry) => (entry.type === 'asked' ? [entry.ask.key] : []));
-    expect(new Set(asked).size).toBe(asked.length);
+    // Each process asks again for what is open: an answer to the one before may be lost.
+    const [a, b] = asks.map(({ key }) => key);
+    expect(asked.slice(0, 5)).toEqual([a, b, a, b, b]);
+    expect(new Set(asked).size).toBe(3);
   });
 
   it('can be cancelled, and given up at a shutdown, while it asks', async () => {

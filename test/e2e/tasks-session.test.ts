@@ -398,6 +398,21 @@ for (const kind of some([
         [taskId, 'completed'],
       ]);
     });
+    it('are asked about again where the process ends that asked, as its client’s answer is on the way', async () => {
+      servers = await spawnServers('task-server.ts', 2, { args: [...kind.args(), '--tasks', 'optional'] });
+      const session = await begin(servers);
+      const { taskId } = await create(session, 'ship');
+      const first = await session.post(0, { id: 'result', method: 'tasks/result', params: { taskId } });
+      await first.next(asks('name'));
+      // Its client is to come back when the next process is up.
+      expect(first.text).toContain('retry: 5000');
+      await servers[0]?.kill();
+      const second = await session.get(1, first.last);
+      await expect.poll(() => second.messages.filter(asks('name')).length, { timeout: 20_000 }).toBe(1);
+      for (const field of ['name', 'address'])
+        expect((await session.post(1, answer(await second.next(asks(field)), field))).status).toBe(202);
+      expect(textIn(await second.next(isFinal))).toBe('its name gets it at its address');
+    });
     it.each(some(['is killed', 'lives on']))(
       'go on with the reply to tasks/result at another one, where the first %s',
       async (how) => {

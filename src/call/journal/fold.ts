@@ -23,6 +23,8 @@ export class Folding {
   readonly open = new Map<string, OpenAsk>();
   asked = 0;
   turn = 0;
+  /** How often an ask went out, by its key: a call that is taken over asks again. */
+  readonly #times = new Map<string, number>();
   /** Reports of progress, by the ask's key. */
   readonly #reports = new Map<string, number>();
   drawn: { readonly drawn?: DrawnValues } = {};
@@ -64,6 +66,7 @@ export class Folding {
         // It may be asked again under another key, or in other words.
         for (const [key, { place }] of this.open) if (place === entry.ask.place) this.open.delete(key);
         this.open.set(entry.ask.key, entry.ask);
+        this.#times.set(entry.ask.key, this.timesAsked(entry.ask.key) + 1);
         break;
       case 'withdrawn':
         this.#mark(entry.key, 'withdrawn');
@@ -115,6 +118,10 @@ export class Folding {
   /** How often its client reported progress on an ask. */
   reports(key: string): number {
     return this.#reports.get(key) ?? 0;
+  }
+
+  timesAsked(key: string): number {
+    return this.#times.get(key) ?? 0;
   }
 
   /** Whether an ask of this key was answered. */

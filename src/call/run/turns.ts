@@ -459,7 +459,8 @@ class RunTurn implements Turn {
   }
 
   asksAgain(key: string): boolean {
-    return this.#context.isLogged === true && !this.#run.asked.includes(key);
+    const isRead = this.#context.isLogged === true || isTask(this.#run);
+    return isRead && !this.#run.asked.includes(key);
   }
 
   ask(ask: OpenAsk): void {

@@ -41,8 +41,8 @@ export interface TaskView {
   readonly created: number;
   readonly updated: number;
   readonly expires: number;
-  /** Its open asks, while it waits for them. */
-  readonly asks: readonly OpenAsk[];
+  /** Its open asks, while it waits for them, and how often each went out. */
+  readonly asks: readonly (OpenAsk & { readonly times: number })[];
   /** The response to its request, once it has ended. */
   readonly response?: Response;
 }
@@ -72,6 +72,8 @@ function isCallers(call: CallRecord, { principal, session }: CallerOf): boolean 
   return call.principal === principal && (call.session === undefined || call.session === session);
 }
 
+/** Whose reads those are that look whether tasks still move. */
+const LOOKS = 'looks';
 /** Journals of running tasks that are kept folded, so that a client that polls costs one read. */
 const FOLDED = 500;
 /** What all of these may take of memory, in bytes as they are estimated. */
@@ -106,7 +108,7 @@ export class Tasks {
 
   /** @throws AwaitError `bad-token` when this caller has no such task, or has it no more; `store` */
   async get(id: string, principal: string | undefined): Promise<TaskView> {
-    const folding = await this.#read(id);
+    const folding = await this.#read(id, principal);
     // Another reader may read on while this one waits.
     const { call, detached, response, cancelled, updated } = folding;
     const { clock } = this.#parts;
@@ -202,7 +204,7 @@ export class Tasks {
   ): Promise<void> {
     const { store, wake } = this.#parts;
     for (;;) {
-      const known = await this.#fold(id);
+      const known = await this.#fold(id, caller.principal);
       const { call, at, by } = known;
       if (call === undefined || !isCallers(call, caller)) throw this.#unknownAsk(id);
       const entry = decide(known);
@@ -232,7 +234,7 @@ export class Tasks {
    * @throws AwaitError `store`
    */
   async cancelCall(id: string, principal: string | undefined): Promise<boolean> {
-    const { call } = await this.#read(id);
+    const { call } = await this.#read(id, principal);
     if (call === undefined || call.principal !== principal) return false;
     return this.#cancel(call, 'the request was cancelled');
   }
@@ -240,7 +242,7 @@ export class Tasks {
   async #cancel(call: CallRecord, reason: string): Promise<boolean> {
     const { id } = call;
     for (;;) {
-      const folding = await this.#read(id);
+      const folding = await this.#read(id, call.principal);
       if (folding.response !== undefined) return false;
       const run = this.#here(id);
       if (run !== undefined) {
@@ -295,15 +297,15 @@ export class Tasks {
   ): Promise<{ readonly call: CallRecord; readonly at: number; left: boolean } | undefined> {
     const { store, clock } = this.#parts;
     if (this.#ended.has(id)) return undefined;
-    const first = this.#known.has(id) || from <= 0 ? undefined : await store.read(id, 0);
+    const first = this.#known.has(id) || from <= 0 ? undefined : await store.read(id, 0, LOOKS);
     if (first?.type !== 'called') {
-      const { call, response, moved: at, left } = await this.#read(id);
+      const { call, response, moved: at, left } = await this.#read(id, LOOKS);
       if (call === undefined || response !== undefined || call.expires < clock.now()) return undefined;
       return { call, at, left };
     }
     const { call } = first;
     if (call.expires < clock.now()) return undefined;
-    const entries = await store.readOn(id, from);
+    const entries = await store.readOn(id, from, LOOKS);
     if (entries.some(isEnd)) return undefined;
     const last = entries.findLastIndex((entry) => !isReceived(entry));
     return { call, at: from + Math.max(last, 0), left: entries[last]?.type === 'left' };
@@ -321,11 +323,11 @@ export class Tasks {
   }
 
   /** A task's journal; of one that has ended it may hold no more than its client may see. */
-  async #read(id: string): Promise<Folding> {
+  async #read(id: string, owner: string | undefined): Promise<Folding> {
     const ended = this.#ended.get(id);
-    if (ended === undefined) return this.#fold(id);
+    if (ended === undefined) return this.#fold(id, owner);
     const { called, ...seen } = ended;
-    const read = (at: number) => this.#parts.store.read(id, at);
+    const read = (at: number) => this.#parts.store.read(id, at, owner);
     const entries = await Promise.all([read(called), read(seen.at)]);
     const folding = new Folding();
     for (const entry of entries) {
@@ -336,7 +338,7 @@ export class Tasks {
     return Object.assign(folding, seen);
   }
 
-  async #fold(id: string): Promise<Folding> {
+  async #fold(id: string, owner: string | undefined): Promise<Folding> {
     const { clock, lease } = this.#parts;
     const read = clock.elapsed();
     const first = { folding: new Folding(), last: Promise.resolve(), bytes: 0, called: 0, read };
@@ -349,7 +351,7 @@ export class Tasks {
     const { folding } = known;
     const reading = known.last.then(async () => {
       if (folding.response !== undefined) return;
-      for (const entry of await this.#parts.store.readOn(id, folding.at + 1)) {
+      for (const entry of await this.#parts.store.readOn(id, folding.at + 1, owner)) {
         folding.take(entry);
         if (entry.type === 'called' || entry.type === 'suspended') known.called = folding.at;
         this.#keep(id, known, memoryOf(entry));
@@ -387,8 +389,9 @@ export class Tasks {
 }
 
 /** The asks that its client can answer. */
-function waitingAsks({ open }: Folding): OpenAsk[] {
-  return [...open.values()].filter(({ withdrawn, refused }) => !withdrawn && !refused);
+function waitingAsks(folding: Folding): TaskView['asks'] {
+  const waiting = [...folding.open.values()].filter(({ withdrawn, refused }) => !withdrawn && !refused);
+  return waiting.map((ask) => ({ ...ask, times: folding.timesAsked(ask.key) }));
 }
 
 function statusOf(cancelled: boolean, response: Response | undefined, asks: readonly OpenAsk[]): TaskStatus {
