@@ -33,13 +33,14 @@ export class PersonAtPage {
     const value = (name: string): string =>
       [...text.matchAll(new RegExp(`name="${name}"[^>]*value="([^"]*)"`, 'g'))][nth]?.[1] ?? '';
     const own = Object.entries(fields).map(([name, given]): [string, string] => [`field.${name}`, given]);
-    const body = new URLSearchParams([
+    const all: [string, string][] = [
       ...own,
       ['key', value('key')],
       ['token', value('token')],
       ['action', action],
-    ]);
-    return this.send(at, url, body);
+    ];
+    const asBrowsersDo = (text: string): string => text.replace(/\r\n?|\n/g, '\r\n');
+    return this.send(at, url, new URLSearchParams(all.map((entry) => entry.map(asBrowsersDo))));
   }
 
   send(at: string, url: string, body: URLSearchParams): Promise<Response> {

@@ -45,13 +45,16 @@ export interface Question {
   readonly digest: string;
 }
 
+/** No name of a property everywhere, or not the same after a browser has sent it. */
+const ODD = /^__proto__$|[\p{Cc}\p{Cs}]/u;
+
 /** Reads an ask's identity off its request, and takes this package's own `_meta` entry out of it. */
 export function questionOf(method: string, rawParams: unknown): Question {
   const params = isObject(rawParams) ? { ...rawParams } : {};
   let explicitKey: string | undefined;
   if (isObject(params._meta)) {
     const { [KEY_META]: key, progressToken: _token, ...meta } = params._meta;
-    if (typeof key === 'string' && key !== '') explicitKey = key;
+    if (typeof key === 'string' && key !== '') explicitKey = ODD.test(key) ? digest(key) : key;
     if (Object.keys(meta).length > 0) params._meta = meta;
     else delete params._meta;
   }
