@@ -9,7 +9,6 @@
  */
 
 import { type ChildProcess, spawn } from 'node:child_process';
-import process from 'node:process';
 import type { Readable } from 'node:stream';
 import { excessOf } from '../base/bounded-response.ts';
 import type { Account, OpenAccount } from '../base/budget.ts';
@@ -32,6 +31,8 @@ export interface ChildOptions {
 const LINE_BYTES = 16_777_216;
 /** Messages of a child that are read in a second. */
 export const RATE = 2_000;
+/** The same of its log, of which ten lines count as one. */
+const LOG_RATE = 200;
 /** How long a child has after its input was closed, and again after SIGTERM, in milliseconds. */
 const GRACE = 2_000;
 /** How long its pipes are read on after it ended, in milliseconds. */
@@ -103,7 +104,7 @@ export class ChildLink implements PeerLink {
       this.#logger.info(line.slice(0, 8_192), { from: this.#name });
     });
     // A longer line of its log is dropped in pieces; it does not end the child.
-    this.#read(child.stderr, errors, new Inflow({ rate: RATE, pass: () => {}, failed: () => {} }), () =>
+    this.#read(child.stderr, errors, new Inflow({ rate: LOG_RATE, pass: () => {}, failed: () => {} }), () =>
       errors.flush(),
     );
     child.stdin.on('error', () => {});

@@ -264,4 +264,26 @@ describe('a line of the log', () => {
     expect(written).toHaveLength(1);
     expect(written[0]).toMatch(/^\d\d:\d\d:\d\d error yes\n$/);
   });
+
+  it('is dropped and counted while the log is not read', () => {
+    const written: string[] = [];
+    const output = { writableLength: 0, write: (line: string) => written.push(line) };
+    const logger = levelLogger('info', output);
+    output.writableLength = 10_000_000;
+    for (let nth = 0; nth < 1_000; nth += 1) logger.info(`line ${nth}`);
+    expect(written).toEqual([]);
+    output.writableLength = 0;
+    logger.info('back');
+    expect(written.map((line) => JSON.parse(line))).toMatchObject([{ dropped: 1_000 }, { message: 'back' }]);
+  });
+
+  it('is written fifty times in a second at most, where a stranger causes it', () => {
+    const written: string[] = [];
+    const logger = levelLogger('info', { write: (line: string) => written.push(line) });
+    for (let nth = 0; nth < 10_000; nth += 1) logger.warn('a token was refused', { nth });
+    // A second may have ended meanwhile.
+    expect(written.length).toBeLessThanOrEqual(300);
+    logger.warn('another');
+    expect(written.at(-1)).toContain('another');
+  });
 });
