@@ -1,10 +1,9 @@
 /** The flags of the page on which a person answers, as the option `ask` and what its server needs besides. */
 
 import type { IncomingMessage } from 'node:http';
-import process from 'node:process';
-import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose';
+import { createRemoteJWKSet, customFetch, errors, type JWTPayload, jwtVerify } from 'jose';
 import { checkAsk, isLoopbackUrl } from '../ask/options.ts';
-import { AwaitError, type JsonObject, optionError } from '../base/values.ts';
+import { AwaitError, type JsonObject, optionError, systemClock } from '../base/values.ts';
 import { isLoopback } from '../doors/http/address.ts';
 import { Paths } from '../doors/http/paths.ts';
 import type { AwaitOptions } from '../handler/handler.ts';
@@ -57,19 +56,16 @@ export function askingOf(draft: Draft, logger: Logger): PageFlags | undefined {
   const missing = Object.entries(login).flatMap(([name, value]) => (value === undefined ? [name] : []));
   if (jwks === undefined || issuer === undefined || audience === undefined || callers === undefined)
     throw optionError(
-      `--ask-page needs ${missing.join(', ')}, by which it knows who answers; or, for one person on this machine, --ask-pair`,
+      `--ask-page needs ${missing.join(', ')}, by which it knows who answers; or, for one person here, --ask-pair`,
     );
-  if (draft.serving.stdio)
-    throw optionError(
-      '--ask-jwks needs HTTP, where a caller sends a token: with --stdio write --ask-pair, or leave out --stdio',
-    );
+  if (draft.serving.stdio) throw optionError('--ask-jwks needs HTTP: with --stdio write --ask-pair');
   if (!URL.canParse(jwks) || !(jwks.startsWith('https:') || isLoopbackUrl(new URL(jwks))))
     throw optionError(
       '--ask-jwks must be a URL such as https://login.example.com/jwks.json, https outside of loopback',
     );
   if (callers === audience)
     throw optionError(
-      '--ask-callers must be another audience than --ask-audience: an agent can read the token that its host calls with, and that one must not open the page',
+      '--ask-callers must be another audience than --ask-audience: an agent can read the token of its host, which must not open the page',
     );
   if (header !== undefined && !/^[\w!#$%&'*+.^`|~-]+$/.test(header))
     throw optionError('--ask-header must be the name of a header, such as X-Forwarded-Access-Token');
@@ -82,11 +78,11 @@ export function askingOf(draft: Draft, logger: Logger): PageFlags | undefined {
 function pageOf(page: string, { options, serving }: Draft): URL {
   if (options.secrets === undefined)
     throw optionError(
-      '--ask-page needs secrets, which its links are sealed with: set MCP_AWAIT_SECRET to at least 32 random bytes, or write --secret-file PATH',
+      '--ask-page needs secrets, for its links: set MCP_AWAIT_SECRET to at least 32 random bytes, or write --secret-file PATH',
     );
   if (serving.stdio && options.store === undefined)
     throw optionError(
-      '--ask-page with --stdio is the page of another process, which serves it: write --store URL, the store of both',
+      '--ask-page with --stdio is the page of another process: write --store URL, the store of both',
     );
   const hasStore = options.store !== undefined || options.state !== 'sealed';
   const none = (): undefined => undefined;
@@ -123,9 +119,7 @@ function checkPair(page: URL, { serving }: Draft): void {
   // On stdio there is one caller, and the process that serves the page prints the code.
   if (serving.stdio) return;
   if (serving.forwarded || !(isLoopback(serving.host) || serving.host === 'localhost'))
-    throw optionError(
-      '--ask-pair takes every caller for one person, so it serves this machine alone: leave out --host and --forwarded',
-    );
+    throw optionError('--ask-pair serves this machine alone: leave out --host and --forwarded');
   if (isHttp && Number(port || 80) !== serving.port)
     throw optionError(`--ask-page ${page.href} is not where this server listens: add --port ${port || 80}`);
   const address = hostname === '[::1]' ? '::1' : hostname;
@@ -133,7 +127,7 @@ function checkPair(page: URL, { serving }: Draft): void {
     throw optionError(`--ask-page ${page.href} is not where this server listens: add --host ${address}`);
   if (process.stderr.isTTY !== true)
     throw optionError(
-      '--ask-pair prints its code on a terminal, and stderr is none: start this command in a terminal of your own, or write --ask-jwks, --ask-issuer and --ask-audience',
+      '--ask-pair prints its code on a terminal, and stderr is none: start it in a terminal, or write --ask-jwks, --ask-issuer and --ask-audience',
     );
 }
 
@@ -155,6 +149,8 @@ const ALGORITHMS = [
 ];
 /** Codes of `jose` for a key set that could not be read: then nothing is known of the token. */
 const UNREAD: readonly string[] = ['ERR_JOSE_GENERIC', 'ERR_JWKS_TIMEOUT', 'ERR_JWKS_INVALID'];
+/** How long a failed read of the keys is not repeated, in milliseconds: any token of an unknown key would. */
+const AGAIN = 1_000;
 const BEARER = /^bearer +/i;
 
 interface SignedCallerParts {
@@ -178,7 +174,10 @@ export class SignedCaller {
   constructor(parts: SignedCallerParts) {
     this.#parts = parts;
     // Anybody's token of an unknown key has them read, and a new key is refused until they may be read again.
-    this.#keys = createRemoteJWKSet(parts.jwks, { cooldownDuration: 5_000 });
+    this.#keys = createRemoteJWKSet(parts.jwks, {
+      cooldownDuration: 5_000,
+      [customFetch]: fetchedAtMost(AGAIN),
+    });
   }
 
   /** `authorize` of the page: the subject of the request's token. */
@@ -231,4 +230,16 @@ export class SignedCaller {
       throw new AwaitError('internal', 'the keys of --ask-jwks cannot be read', error);
     }
   }
+}
+
+/** Fetches, but for a while after a failure. */
+function fetchedAtMost(pause: number): typeof fetch {
+  let failed = -Infinity;
+  return async (...request) => {
+    const isPaused = systemClock.elapsed() - failed < pause;
+    const response = isPaused ? undefined : await fetch(...request).catch(() => undefined);
+    if (response?.ok === true) return response;
+    if (!isPaused) failed = systemClock.elapsed();
+    throw new Error('no answer');
+  };
 }
