@@ -156,7 +156,7 @@ async function get(parts: EdgeParts, inbound: Inbound): Promise<Reply> {
   const exchange = exchangeOf(services, session, inbound);
   const stream = { id: session.standing.id, scope: session.id };
   try {
-    const found = await streams.find(stream.id, had.sequence, stream.scope);
+    const found = await streams.find(stream.id, had.sequence, stream.scope, session.principal);
     const named = await namedCalls(exchange, had, stream);
     return connected(exchange, found, await session.announced(), { had, ...named });
   } catch (error) {

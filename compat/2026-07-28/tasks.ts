@@ -4,12 +4,12 @@
  * https://github.com/modelcontextprotocol/ext-tasks
  */
 
-import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
+import { isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Response, RpcError } from '../../src/call/journal/entries.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
 import type { Services } from '../../src/handler/services.ts';
 import { legacyTask } from '../tasks/legacy-wire.ts';
-import { refusal, UNKNOWN } from '../tasks/refusal.ts';
+import { refusal, tasksOf, UNKNOWN } from '../tasks/refusal.ts';
 import { EXTENSION } from '../tasks/wish.ts';
 import { askOnWire, complete, errorOnWire } from './wire.ts';
 
@@ -67,8 +67,7 @@ export async function taskResult(
   taskId: string,
   principal: string | undefined,
 ): Promise<JsonObject> {
-  const view = await services.engine.tasks?.get(taskId, principal);
-  if (view === undefined) throw new AwaitError('internal', 'a task without a store');
+  const view = await tasksOf(services).get(taskId, principal);
   return { resultType: 'task', ...created(services, view) };
 }
 

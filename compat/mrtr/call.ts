@@ -1,5 +1,5 @@
 /** A request of a draft, from its params to the members beside `id` in the response. */
-import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
+import { defined, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
 import type { RpcError, TaskWish } from '../../src/call/journal/entries.ts';
@@ -11,6 +11,7 @@ import type { HostInstance } from '../../src/host/instance.ts';
 import { sourceOf } from '../session/start.ts';
 import { remembered } from '../session/state.ts';
 import { hasOwnTasks, runsTasks, withoutTask, withTaskSupport } from '../tasks/legacy-wire.ts';
+import { tasksOf } from '../tasks/refusal.ts';
 import { wantedTask } from '../tasks/wanted.ts';
 import type { Incoming } from './dialect.ts';
 import { type Responding, refusal, type Served } from './served.ts';
@@ -144,8 +145,7 @@ async function tell({ exchange, dialect }: Served, outcome: Outcome): Promise<Re
     case 'gone':
       return { kind: 'gone' };
     case 'task': {
-      const view = await services.engine.tasks?.get(outcome.taskId, session.principal);
-      if (view === undefined) throw new AwaitError('internal', 'a task without a store');
+      const view = await tasksOf(services).get(outcome.taskId, session.principal);
       // A task begins as one that is worked on, however far it is by now.
       const task = dialect.task({ ...view, status: 'working' }, services.settings.limits.taskPoll);
       return { kind: 'final', fields: dialect.complete({ task }) };

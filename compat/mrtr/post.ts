@@ -173,7 +173,7 @@ function renamed(notification: JsonObject, progressToken: string | number | unde
 
 function newStream({ services, session }: Exchange): { to: SessionStream; found: Promise<StreamPlace> } {
   const to = session.newStream();
-  return { to, found: services.streams.find(to.id, 0, session.id) };
+  return { to, found: services.streams.find(to.id, 0, session.id, session.principal) };
 }
 
 /**

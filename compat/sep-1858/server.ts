@@ -51,6 +51,7 @@ import {
   type ReplyExchange,
   responseEvent,
   SESSION,
+  type Suspended,
   sourceIn,
 } from '../session/call-reply.ts';
 import { CallsReply } from '../session/calls-reply.ts';
@@ -95,8 +96,6 @@ const LAST = 'last-event-id';
 /** Requests that the SDKs answer by themselves. In any other, a server may ask ("one or more requests to the client"). */
 const NEVER_ASK: ReadonlySet<string> = new Set(['ping', 'logging/setLevel']);
 
-type Suspended = Extract<Entry, { type: 'suspended' }>;
-
 /** The turn that an `input_required` ended. */
 interface SuspendedAt {
   readonly entry: Suspended;
@@ -105,7 +104,7 @@ interface SuspendedAt {
 }
 
 const DIALECT: ReplyDialect = {
-  isEnd: (entry, place) => entry.type === 'suspended' && isLastOf(entry, place),
+  isEnd: (entry, place) => isLastOf(entry, place),
   project: ({ services }, { id, requestId }) => {
     const noData = services.settings.literal ? {} : { data: '' };
     return (entry) => {
@@ -312,8 +311,8 @@ function isSameAsked({ asks }: OpenAskOutcome, { checkpoint }: Suspended): boole
 async function placeOf(exchange: Exchange, last: string): Promise<SuspendedAt | undefined> {
   const event: EventPlace | undefined = parseEventId(last, exchange.services.settings.limits.eventIdBytes);
   const found = event && (await callAt(exchange, callIdOf(event.stream), event.sequence));
-  const entry = found?.last;
-  if (event === undefined || entry?.type !== 'suspended' || !isLastOf(entry, event)) return undefined;
+  const entry = found?.suspended;
+  if (event === undefined || entry === undefined || !isLastOf(entry, event)) return undefined;
   return { entry, at: event.sequence - 1 };
 }
 

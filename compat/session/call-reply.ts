@@ -73,7 +73,7 @@ export interface ReplyDialect {
   /** A message that is in no log. */
   event(message: JsonObject, isResponse?: boolean): StreamEvent;
   /** Whether nothing follows an event until its client answers. */
-  isEnd(entry: Entry, place: EventPlace): boolean;
+  isEnd(entry: Suspended, place: EventPlace): boolean;
   /** What its connection gets of the events. */
   wrap(sink: Sink): Sink;
   /** The client of a call that is taken over, */
@@ -141,18 +141,23 @@ export function connect(
   });
 }
 
-/** A call, and the entry up to which its client has it. */
+/** A call, without its arguments, and how far its client has it. */
 export interface FoundCall {
   readonly call: CallRecord;
-  readonly last: Entry;
+  /** Whether it has the end of the log. */
+  readonly isOver?: boolean;
+  /** The checkpoint that it has last. */
+  readonly suspended?: Suspended | undefined;
 }
+
+export type Suspended = Extract<Entry, { type: 'suspended' }>;
 
 /** Whether a client that is at this place has all of it. */
 export function hasAll(
-  { last }: FoundCall,
+  { isOver }: FoundCall,
   { sequence, nth }: Pick<EventPlace, 'sequence' | 'nth'>,
 ): boolean {
-  return sequence > 0 && nth === undefined && isEnd(last);
+  return sequence > 0 && nth === undefined && isOver === true;
 }
 
 /**
@@ -160,21 +165,27 @@ export function hasAll(
  * @throws AwaitError `store`
  */
 export async function callAt(
-  { services, session }: Pick<ReplyExchange, 'services' | 'session'>,
+  exchange: Pick<ReplyExchange, 'services' | 'session'>,
   callId: string,
   sequence: number,
 ): Promise<FoundCall | undefined> {
-  const { logs, now } = services;
-  const { principal } = session;
-  const first = await logs.read(callId, 0, principal);
+  const call = await callOf(exchange, callId);
+  if (call === undefined || sequence <= 1) return call && { call };
+  const last = await exchange.services.logs.read(callId, sequence - 1, call.principal);
+  return last && { call, isOver: isEnd(last), suspended: last.type === 'suspended' ? last : undefined };
+}
+
+/** Many may be looked for at once, and a call's arguments be long. */
+async function callOf(
+  { services: { logs, now }, session }: Pick<ReplyExchange, 'services' | 'session'>,
+  callId: string,
+): Promise<CallRecord | undefined> {
+  const first = await logs.read(callId, 0, session.principal);
   if (first?.type !== 'called') return undefined;
   const { call } = first;
-  const isOwn = call.session === session.name && call.principal === principal && call.expires > now();
-  if (!isOwn) return undefined;
-  const last = sequence <= 1 ? first : await logs.read(callId, sequence - 1, principal);
-  // A connection holds it, and needs no more.
+  const isOwn = call.session === session.name && call.principal === session.principal && call.expires > now();
   const { arguments: _, ...params } = call.params;
-  return last && { call: { ...call, params }, last };
+  return isOwn ? { ...call, params } : undefined;
 }
 
 /** A client that came back for a call's reply. @param last the id that it had last, if it had one */
@@ -235,6 +246,7 @@ async function readLog(exchange: ReplyExchange, reply: ReplyOf, connection: Call
       }
     }
     const first = await store.read(callId, 0, session.principal);
+    if (gone.aborted) return;
     if (first === undefined && session.runs(callId)) {
       // It runs here, and is not written yet.
       await pause(SOON, gone);

@@ -132,7 +132,7 @@ async function get(parts: SessionEdgeParts, inbound: Inbound): Promise<Reply> {
   try {
     if (last === undefined) {
       await exchange.instance();
-      const standing = await services.streams.find(session.standing.id, 'new', session.id);
+      const standing = await services.streams.find(session.standing.id, 'new', session.id, session.principal);
       return sse(services, session, standing, 'getStreams', await session.announced());
     }
     const event = parseEventId(last, services.settings.limits.eventIdBytes);
@@ -144,10 +144,12 @@ async function get(parts: SessionEdgeParts, inbound: Inbound): Promise<Reply> {
       return rest ?? refusedEventId(services, inbound, unknownEvent('it is of no batch of this session'));
     }
     if (event !== undefined && found !== undefined) {
-      if (hasAll(found, event) || wire.reply?.isEnd(found.last, event)) return ended(session.id);
+      const { suspended } = found;
+      if (hasAll(found, event) || (suspended && wire.reply?.isEnd(suspended, event)))
+        return ended(session.id);
       return resumed(exchange, logOf(found.call, wire.reply), event, last);
     }
-    const place = await services.streams.resume(last, session.id);
+    const place = await services.streams.resume(last, session.id, session.principal);
     const hears = event?.stream === session.standing.id ? await session.announced() : undefined;
     return sse(services, session, place, 'resumedStreams', (sink) =>
       wire.follow(exchange, event?.stream ?? '', last, hears?.(sink) ?? sink),

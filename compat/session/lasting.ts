@@ -152,7 +152,16 @@ export async function namedCalls(
   );
   const lost = read.filter(({ found }) => found === undefined);
   const named =
-    lost.length === 0 ? [] : ((await exchange.services.streams.events(stream.id, stream.scope))?.calls ?? []);
+    lost.length === 0
+      ? []
+      : ((
+          await exchange.services.streams.events(
+            stream.id,
+            stream.scope,
+            exchange.session.principal,
+            () => {},
+          )
+        )?.calls ?? []);
   return {
     calls: read.flatMap(({ found }) => found ?? []),
     lost: lost.map(({ callId }) => named.find((call) => call.callId === callId) ?? { callId }),

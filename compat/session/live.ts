@@ -81,7 +81,7 @@ async function sentBefore(
       return resumed(exchange, replyTo(request, callId, dialect), { sequence: 0 }, undefined);
     }
     if (!isTask) return undefined;
-    const place = await services.streams.find(stream, 0, session.id);
+    const place = await services.streams.find(stream, 0, session.id, session.principal);
     return sse(services, session, place, 'resumedStreams', (sink) => {
       resumeTaskReply(exchange, stream, sink);
       return sink;

@@ -102,10 +102,12 @@ export class TaskReply implements CallStream {
     if (!this.#held.isHeld) return;
     this.#leave();
     const stream = session.newStream(id);
-    const found = await services.streams.find(stream.id, 0, session.id).catch((error: unknown) => {
-      this.#reply.reject(error);
-      throw error;
-    });
+    const found = await services.streams
+      .find(stream.id, 0, session.id, session.principal)
+      .catch((error: unknown) => {
+        this.#reply.reject(error);
+        throw error;
+      });
     await new Promise<void>((connected) => {
       const connect = (sink: Sink): Sink => {
         connected();
@@ -185,10 +187,12 @@ async function produce(
   const other = session.taskReplies.get(stream);
   if (other !== stop) other?.();
   session.taskReplies.set(stream, stop);
-  const found = await services.streams.events(stream, session.id);
+  const found = await services.streams.events(stream, session.id, session.principal, ({ data = '' }) =>
+    data === '' ? undefined : (JSON.parse(data) as JsonObject).id,
+  );
   if (found === undefined) return true;
-  const { events, end } = found;
-  const sent = events.map(({ data = '' }) => (data === '' ? undefined : JSON.parse(data).id));
+  const { end } = found;
+  const sent = [...found.events];
   const own = new SessionStream(
     services.streams.shared(stream, session.id, { owner: session.principal, end }),
     services,

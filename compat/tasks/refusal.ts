@@ -3,6 +3,7 @@
 import { AwaitError } from '../../src/base/values.ts';
 import type { RpcError } from '../../src/call/journal/entries.ts';
 import { wireError } from '../../src/call/run/wire-error.ts';
+import type { Tasks } from '../../src/call/task/tasks.ts';
 import type { Services } from '../../src/handler/services.ts';
 
 export const UNKNOWN: RpcError = { code: -32602, message: 'Unknown or expired taskId' };
@@ -14,4 +15,9 @@ export function refusal({ settings }: Services, thrown: unknown): RpcError {
   if (code === 'bad-token' || code === 'bad-answer') settings.logger.warn(message, { code });
   else settings.logger.error(message, { code, cause: String(error.cause ?? '') });
   return code === 'bad-token' ? UNKNOWN : wireError(error);
+}
+
+export function tasksOf({ engine }: Services): Tasks {
+  if (engine.tasks === undefined) throw new AwaitError('internal', 'tasks without a store');
+  return engine.tasks;
 }

@@ -13,7 +13,7 @@ import type { HostInstance } from '../../src/host/instance.ts';
 import type { Session } from '../session/session.ts';
 import { listening, type RpcRequest } from '../session/start.ts';
 import { legacyTask, relatedTo, runsTasks, TASKS_CAPABILITY } from './legacy-wire.ts';
-import { refusal } from './refusal.ts';
+import { refusal, tasksOf } from './refusal.ts';
 import { listTasks } from './wanted.ts';
 
 const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/result', 'tasks/list', 'tasks/cancel']);
@@ -154,9 +154,4 @@ async function result(
 
 function taskOnWire({ settings }: Services, view: TaskView): JsonObject {
   return legacyTask(view, settings.limits.taskPoll);
-}
-
-function tasksOf({ engine }: Services): Tasks {
-  if (engine.tasks === undefined) throw new AwaitError('internal', 'tasks without a store');
-  return engine.tasks;
 }

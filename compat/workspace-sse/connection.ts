@@ -83,7 +83,7 @@ async function opened(parts: WorkspaceParts, inbound: Inbound, owner: StreamOwne
   const channel = parts.channels.make(owner);
   await channel.opened();
   const from = { had: { prefix: channel.id, sequence: 0, calls: new Map() }, calls: [], lost: [] };
-  const found = await parts.services.streams.find(channel.id, 0, channel.scope);
+  const found = await parts.services.streams.find(channel.id, 0, channel.scope, owner.principal);
   return { channel, follow: streamOf(parts, inbound, channel, found, from) };
 }
 
@@ -105,7 +105,7 @@ async function resumed(
     if (store !== undefined && (await store.get(openedName(id, scope))) === undefined)
       throw unknownEvent('it was never opened');
   }
-  const found = await streams.find(id, had.sequence, scope);
+  const found = await streams.find(id, had.sequence, scope, owner.principal);
   const named = await namedCalls(parts.calls.exchange({ owner, inbound }), had, { id, scope });
   const channel = parts.channels.of(owner, id);
   return { channel, follow: streamOf(parts, inbound, channel, found, { had, ...named }) };

@@ -470,22 +470,28 @@ const places = new LoopTurns(false);
 const turns = new LoopTurns();
 
 /**
- * Reads records whose length nobody knows before: eight reads of this process are under way at once, one of each owner
- * after the other. What is long is given on in a turn of its own, and is under way until then: so what is read and not
- * given on is eight records at most, however many ask.
- * @param owner the known caller that it is read for, or the session; strangers' calls are one
+ * A place among the reads of records whose length nobody knows before: eight of this process are under way at once, one
+ * of each owner after the other. What is long is given on in a turn of its own (`given`), and is under way until then:
+ * so what is read and not given on is eight records at most, or pages of them, however many ask.
+ * @param owner the known caller that it is read for; all strangers are one
+ * @returns ends it
  */
-export async function readFor<T>(owner: string | undefined, read: () => Promise<T>): Promise<T> {
+export async function placeFor(owner: string | undefined): Promise<() => void> {
   await places.next(READ, owner);
-  let isLong = true;
+  return () => systemClock.soon(() => places.back(READ));
+}
+
+export async function given<T>(found: T, owner: string | undefined): Promise<T> {
+  if (memoryOf(found) > LONG) await turns.next(1, owner);
+  return found;
+}
+
+export async function readFor<T>(owner: string | undefined, read: () => Promise<T>): Promise<T> {
+  const end = await placeFor(owner);
   try {
-    const found = await read();
-    isLong = memoryOf(found) > LONG;
-    if (isLong) await turns.next(1, owner);
-    return found;
+    return await given(await read(), owner);
   } finally {
-    if (isLong) systemClock.soon(() => places.back(READ));
-    else places.back(READ);
+    end();
   }
 }
 

@@ -166,8 +166,11 @@ export class CallBook {
 
   async #folded(id: string): Promise<{ folded: Folding; entries: Entry[] }> {
     const folded = new Folding();
-    const entries = await this.#store.readOn(id, 0, BOOK);
-    for (const entry of entries) folded.take(entry);
+    const entries: Entry[] = [];
+    for await (const entry of this.#store.readOn(id, 0, BOOK)) {
+      folded.take(entry);
+      entries.push(entry);
+    }
     return { folded, entries };
   }
 }

@@ -5,7 +5,7 @@
  * record.
  */
 import type Keyv from 'keyv';
-import { AwaitError, type Clock, isObject, memoryOf, readFor } from '../base/values.ts';
+import { AwaitError, type Clock, given, isObject, memoryOf, placeFor, readFor } from '../base/values.ts';
 import {
   type CallRecord,
   DELETED,
@@ -135,19 +135,19 @@ export class KeyvCallStore implements CallStore {
     return value === undefined ? undefined : readEntry(value, `${position} of call ${callId}`);
   }
 
-  readOn(callId: string, position: number, owner?: string): Promise<Entry[]> {
-    return readFor(owner, () => this.#readOn(callId, position));
-  }
-
-  async #readOn(callId: string, position: number): Promise<Entry[]> {
-    const entries: Entry[] = [];
-    for (let at = position; ; ) {
-      const names = Array.from({ length: AT_ONCE }, (_, nth) => `${callId}:${at + nth}`);
-      for (const value of await this.getAll(names)) {
-        if (value === undefined) return entries;
-        entries.push(readEntry(value, `${at} of call ${callId}`));
-        at += 1;
+  async *readOn(callId: string, position: number, owner?: string): AsyncGenerator<Entry> {
+    const end = await placeFor(owner);
+    try {
+      for (let at = position; ; ) {
+        const names = Array.from({ length: AT_ONCE }, (_, nth) => `${callId}:${at + nth}`);
+        for (const value of await given(await this.getAll(names), owner)) {
+          if (value === undefined) return;
+          yield readEntry(value, `${at} of call ${callId}`);
+          at += 1;
+        }
       }
+    } finally {
+      end();
     }
   }
 
@@ -281,9 +281,11 @@ export class KeyvCallStore implements CallStore {
     try {
       // Of a call that another process began, this one may have an answer alone.
       for (const { call, upTo } of this.#held?.unfinished(principal) ?? []) {
-        const entries = await this.readOn(call.id, upTo + 1, principal);
-        const last = entries.at(-1);
-        if (last !== undefined && isEnd(last)) this.#held?.finish(call.id, upTo + entries.length);
+        let at = upTo;
+        for await (const entry of this.readOn(call.id, upTo + 1, principal)) {
+          at += 1;
+          if (isEnd(entry)) this.#held?.finish(call.id, at);
+        }
       }
     } catch {
       // The store cannot say; the next write asks again.

@@ -53,7 +53,7 @@ export class Sealer {
     const parts = [nonce, sealed, cipher.getAuthTag()].map((part) => part.toString('base64url'));
     const token = `${header}..${parts.join('.')}`;
     if (token.length > longest) {
-      const message = `a token (${purpose}) would have ${token.length} characters, and ${longest} are opened; return less from steps, or use state: 'stored'`;
+      const message = `a token (${purpose}) would have ${token.length} characters, more than ${longest}; return less from steps, or use state: 'stored'`;
       throw new AwaitError('limit', message);
     }
     return token;

@@ -110,11 +110,11 @@ function checkPair(page: URL, { serving }: Draft): void {
   const { hostname, port } = page;
   if (!isLoopbackUrl(page))
     throw optionError(
-      `--ask-pair needs a page on this machine, such as --ask-page http://127.0.0.1:${serving.port || 3_000}/ask; elsewhere write --ask-jwks, --ask-issuer and --ask-audience`,
+      `--ask-pair needs a page on this machine, such as --ask-page http://127.0.0.1:${serving.port || 3_000}/ask; elsewhere write --ask-jwks`,
     );
   if (isHttp && hostname === 'localhost')
     throw optionError(
-      `--ask-pair needs a page at one address: localhost is also ::1, where another process can take this port; write --ask-page ${page.href.replace('localhost', '127.0.0.1')}`,
+      `--ask-pair needs a page at one address: localhost is also ::1, where another process can take the port; write --ask-page ${page.href.replace('localhost', '127.0.0.1')}`,
     );
   // On stdio there is one caller, and the process that serves the page prints the code.
   if (serving.stdio) return;
@@ -127,7 +127,7 @@ function checkPair(page: URL, { serving }: Draft): void {
     throw optionError(`--ask-page ${page.href} is not where this server listens: add --host ${address}`);
   if (process.stderr.isTTY !== true)
     throw optionError(
-      '--ask-pair prints its code on a terminal, and stderr is none: start it in a terminal, or write --ask-jwks, --ask-issuer and --ask-audience',
+      '--ask-pair prints its code on a terminal, and stderr is none: start it in a terminal, or write --ask-jwks',
     );
 }
 

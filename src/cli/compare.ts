@@ -39,8 +39,7 @@ mcp-await compare [options] -- <command> [args…]
   --against FILE       compares with a transcript that was recorded before
   --json               prints JSON instead of the table
   --html FILE          writes a page with every message
-  --ui                 serves the page live on this machine: runs a scenario or a tool, answered in forms,
-                       while processes are killed and started
+  --ui                 serves the page live: runs a scenario or a tool, while processes are killed and started
   --port N             of --ui; by default a free one
 
   exit code 0: all agree; 1: something differs; 2: the scenario or the server is wrong

@@ -3,9 +3,8 @@
  * is written. A row sets one option of `createAwaitHandler`, one of the server that it is mounted in, or one of the
  * server behind the proxy.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
-import { hasCode, optionError } from '../base/values.ts';
+import { hasCode, optionError, sleep, systemClock } from '../base/values.ts';
 import { LIMITS } from '../call/limits.ts';
 import { openStore } from '../checkpoint/open-store.ts';
 import { secretsIn } from '../checkpoint/secrets.ts';
@@ -265,7 +264,7 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
     many(
       'revision',
       'NAME',
-      'a revision that is served, such as 2026-07-28, or all (default); options follow a colon: DRAFT-SEP-1858:literal (two events without data, as the draft prints them), workspace-sse:elicitation,roots (what its clients can that do not say it)',
+      'a revision that is served, such as 2026-07-28, or all (default); options follow a colon: DRAFT-SEP-1858:literal (two events without data), workspace-sse:elicitation,roots (what its clients can)',
       ({ options }, values) => {
         options.revisions = values.map(entryOf);
       },
@@ -293,7 +292,7 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
       'ask',
       'ask-jwks',
       'URL',
-      'the public keys of the login, by which the JWT of a browser, and the bearer token of a caller, is verified',
+      'the public keys by which the JWT of a browser, and the bearer token of a caller, is verified',
     ),
     text('ask', 'ask-issuer', 'ISS', 'who must have issued that JWT'),
     text('ask', 'ask-audience', 'AUD', 'for whom that JWT must be'),
@@ -433,7 +432,7 @@ async function reached<T>(open: () => Promise<T>, { waitForStore }: Serving): Pr
     } catch (error) {
       if (!waitForStore || !hasCode(error, 'store')) throw error;
       process.stderr.write(`mcp-await: ${error.message}; trying again\n`);
-      await sleep(WAIT);
+      await sleep(systemClock, WAIT);
     }
 }
 

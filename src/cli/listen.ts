@@ -227,11 +227,11 @@ function warnIfOpen(
   if (isLoopback(host) || host === 'localhost') return;
   if (!isForwarded)
     logger.warn(
-      `anyone who reaches ${host} can use this server: ${isAnonymous ? 'it authenticates nobody' : 'callers without a token are served'}. Put a proxy that authenticates in front`,
+      `anyone at ${host} can use this server: ${isAnonymous ? 'it authenticates nobody' : 'callers without a token are served'}. Put a proxy that authenticates in front`,
     );
   else if (allowedHosts === undefined)
     logger.warn(
-      '--forward-authorization: requests for any name are served; add --allow-host with the public name of the server',
+      '--forward-authorization serves any name; add --allow-host with the public name of the server',
     );
 }
 

@@ -1,11 +1,9 @@
 /** A line on stderr for each event: for people on a terminal, JSON elsewhere. */
-import { type JsonObject, optionError, systemClock } from '../base/values.ts';
+import { type JsonObject, optionError } from '../base/values.ts';
 import type { Logger } from '../observe/logger.ts';
 
 /** Bytes of lines that wait for a reader of the log; beyond that, lines are dropped. */
 const MOST_WAITING = 4_194_304;
-/** Warnings and errors of one message that are written in a second: strangers may cause as many as they send requests. */
-const MOST_ALIKE = 50;
 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const;
 
@@ -23,25 +21,14 @@ interface Output {
 export function levelLogger(least: string, output: Output = process.stderr): Logger {
   const upTo = (LEVELS as readonly string[]).indexOf(least);
   if (upTo < 0) throw optionError(`--log ${least} must be one of ${LEVELS.join(', ')}`);
-  const alike = new Map<string, number>();
-  let [second, dropped] = [0, 0];
-  const isTooMuch = (level: Level, message: string): boolean => {
-    if ((output.writableLength ?? 0) > MOST_WAITING) return true;
-    if (level === 'info' || level === 'debug') return false;
-    const now = Math.floor(systemClock.elapsed() / 1_000);
-    if (now > second) alike.clear();
-    second = now;
-    const count = (alike.get(message) ?? 0) + 1;
-    alike.set(message, count);
-    return count > MOST_ALIKE;
-  };
+  let dropped = 0;
   const write = (level: Level, message: string, detail: JsonObject): void => {
     output.write(`${lineOf(new Date(), level, message, detail, output.isTTY === true)}\n`);
   };
   const at = (level: Level) => {
     if (LEVELS.indexOf(level) > upTo) return () => {};
     return (message: string, detail: JsonObject = {}): void => {
-      if (isTooMuch(level, message)) {
+      if ((output.writableLength ?? 0) > MOST_WAITING) {
         dropped += 1;
         return;
       }

@@ -125,7 +125,7 @@ async function proxy(own: readonly string[], [command, ...rest]: readonly string
   if (positionals.length > 0 || (command === undefined) === (peer.url === undefined)) {
     const found = positionals.length > 0 ? `'${positionals[0]}' stands before it` : 'give one of them';
     throw optionError(
-      `proxy takes a command after --, or --url; ${found}: mcp-await proxy -- npx -y @modelcontextprotocol/server-memory`,
+      `proxy takes a command after --, or --url; ${found}: mcp-await proxy -- npx -y <server>`,
     );
   }
   // --replay applies to calls that were sent to the server, and only the host knows these.

@@ -243,7 +243,7 @@ export class Endpoint {
     if (location !== null && URL.canParse(location, this.#url)) {
       // Without its query, which may hold a secret.
       const { origin, pathname } = new URL(location, this.#url);
-      return `Redirect to ${origin}${pathname} not followed; give the transport that URL, if you trust it.`;
+      return `Redirect to ${origin}${pathname} not followed; give the transport that URL if you trust it`;
     }
     if (status === 404 && this.sessionId !== undefined) {
       return `${text} (the session is gone: connect with a new transport, without \`sessionId\`)`;

@@ -258,7 +258,7 @@ function leaks({ steps }: Column, mark: string): Difference[] {
       question === undefined
         ? `its result: ${short(around(result, mark))}`
         : `the question "${short(question)}"`;
-    const text = `leaks between callers: what one caller answered is told to another one, in ${where}. A variable of the module or the instance keeps it.`;
+    const text = `leaks between callers: what one caller answered is told to another one, in ${where}.`;
     return [{ kind: 'leak', step: index, columns: ['two callers'], text }];
   });
 }

@@ -7,5 +7,5 @@ export const UNSEEN =
 export function notCalled(uncalled: readonly string[]): string[] {
   if (uncalled.length === 0) return [];
   const tools = uncalled.join(', ');
-  return [`Not called, since not marked readOnlyHint: ${tools}. --call-all or a scenario calls them.`];
+  return [`Not called, since not marked readOnlyHint: ${tools}.`];
 }

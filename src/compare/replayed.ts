@@ -33,11 +33,11 @@ function differenceOf(
   const [asked, askedLive] = [questionsOf(step, same), questionsOf(live, same)];
   const askedAgain = liveAgain === undefined ? askedLive : questionsOf(liveAgain, same);
   if (!equal(askedLive, askedAgain)) {
-    return `asks otherwise each time it is run: ${quoted(askedLive)}, and then ${quoted(askedAgain)}; after an answer it may be run again from its start, and asks in another order on replay. ${WHY}`;
+    return `asks otherwise each time it is run: ${quoted(askedLive)}, and then ${quoted(askedAgain)}; so it may ask in another order on replay. ${WHY}`;
   }
   if (!equal(asked, askedLive)) {
     const [, first] = askDifferences(asked, askedLive, 'in one go')[0] ?? [];
-    return `asks in another order on replay: in one go ${quoted(askedLive)}; run again after each answer ${quoted(asked)} (it ${first}). ${WHY}`;
+    return `asks in another order on replay: in one go ${quoted(askedLive)}; run again ${quoted(asked)} (it ${first}). ${WHY}`;
   }
   const broken = brokenBy(step.log);
   if (broken !== undefined) return `cannot be run again: ${broken}. ${WHY}`;

@@ -9,9 +9,8 @@ import {
   type ServerResponse,
 } from 'node:http';
 import { text as textOf } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { createParser } from 'eventsource-parser';
-import { isObject, type JsonObject, objectOf } from '../base/values.ts';
+import { isObject, type JsonObject, objectOf, sleep, systemClock } from '../base/values.ts';
 import { listen, shut } from './site.ts';
 import { questionOf } from './user.ts';
 
@@ -92,7 +91,7 @@ export class PlayWire {
     let current: ReturnType<typeof httpRequest> | undefined;
     res.once('close', () => current?.destroy());
     for (let tries = 1; !res.destroyed && tries <= this.tries; tries += 1) {
-      if (tries > 1) await sleep(PAUSE);
+      if (tries > 1) await sleep(systemClock, PAUSE);
       if (this.isLost()) break;
       const target = pick();
       if (target === undefined) continue;

@@ -72,7 +72,7 @@ export type AwaitOptions = Options<Revision>;
  */
 export function createAwaitHandler(factory: HostFactory, options: AwaitOptions = {}): AwaitHandler {
   if (typeof factory !== 'function') {
-    throw optionError('createAwaitHandler needs a factory: createAwaitHandler(() => buildServer(), options)');
+    throw optionError('createAwaitHandler needs a factory: () => buildServer()');
   }
   const settings = settle(options, KNOWN);
   return isPerRequest() ? handlerPerRequest(factory, settings) : createHandler(factory, settings);

@@ -57,7 +57,7 @@ export function revisionsOf(
     if (!hasStore && stored.includes(name)) {
       throw badOption(
         'revisions',
-        `names ${name}, which needs a store: its clients send no token that could carry a call. Add store: new Keyv(…), or leave ${name} out`,
+        `names ${name}, which needs a store: its clients send no token. Add store: new Keyv(…), or leave ${name} out`,
       );
     }
     const unknown = Object.keys(rest).find((key) => !options.get(name)?.some((one) => one === key));

@@ -155,7 +155,7 @@ function secretsOf(options: AwaitOptions): readonly string[] | AskSecrets {
         `is needed with ${shared ? 'a relay or a shared store' : "state: 'sealed'"}, or no other process could read this one's tokens. Write secrets: [process.env.MCP_AWAIT_SECRET] (a command reads it by itself), of at least 32 random bytes`,
       );
     }
-    (options.logger ?? consoleLogger).warn('no secrets were given: tokens are worth nothing after a restart');
+    (options.logger ?? consoleLogger).warn('without secrets tokens are worth nothing after a restart');
     return [randomBytes(32).toString('base64url')];
   }
   if (typeof secrets === 'function') return secrets;

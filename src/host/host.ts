@@ -95,12 +95,10 @@ export async function make(factory: HostFactory, context: FactoryContext): Promi
   }
   const made = takeApart(product);
   if (made === undefined) {
-    throw optionError('the factory must return a server, such as an McpServer, or { server, cleanup }');
+    throw optionError('the factory must return a server, or { server, cleanup }');
   }
   if (returned.has(made.server)) {
-    throw optionError(
-      'the factory must make a new server each time: createAwaitHandler(() => buildServer())',
-    );
+    throw optionError('the factory must make a new server each time: () => buildServer()');
   }
   returned.add(made.server);
   return made;

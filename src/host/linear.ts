@@ -217,6 +217,6 @@ function tell(pattern: string): void {
   told.add(pattern);
   keepNewest(told, TOLD);
   process.emitWarning(
-    `the pattern ${JSON.stringify(pattern)} of a schema is not checked: lookaround and back references may take for ever`,
+    `the pattern ${JSON.stringify(pattern)} of a schema is not checked: lookaround and back references may never end`,
   );
 }

@@ -66,7 +66,7 @@ export function watchUnjournaled(warn: (message: string, detail: JsonObject) => 
       const texts = [...used].map(([kind, { what }]) => (what === undefined ? kind : `${kind} (${what})`));
       const places = [...used.values()].flatMap(({ at }) => at ?? []);
       warn(
-        `${tool} used ${texts.join(' and ')} outside of a step before it asked. A call that goes on in another process does that again: wrap it in step('name', …), or set warnUnjournaled: false.`,
+        `${tool} used ${texts.join(' and ')} outside of a step before it asked. A call that goes on elsewhere does that again: wrap it in step('name', …), or set warnUnjournaled: false.`,
         { call: call.id, ...(places.length > 0 && { at: places }) },
       );
     },

@@ -45,7 +45,7 @@ async function recorded(
   if (SAFE.has(method)) return send();
   throw new AwaitError(
     'fetch-not-kept',
-    `the response to ${place.site} was a stream, or too long for the journal. Put it into a step that returns what the tool needs of it.`,
+    `the response to ${place.site} was a stream, or too long for the journal. Put it into a step.`,
   );
 }
 

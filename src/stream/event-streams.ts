@@ -121,7 +121,7 @@ export class EventStreams {
     expires = this.#parts.clock.now() + this.#parts.limits.streamLife,
     { id = newStreamId(expires), owner }: { id?: string; owner?: string | undefined } = {},
   ): Appender {
-    const log = this.#logOf(id, scope);
+    const log = this.#logOf(id, scope, owner);
     const local = this.#locals.of(log, scope);
     try {
       this.#locals.count(local);
@@ -155,7 +155,7 @@ export class EventStreams {
    * is kept for `limits.streamLife`; `owner`: the known caller that it belongs to
    */
   shared(id: string, scope: string, how: How & { readonly end?: StreamEnd } = {}): Appender {
-    const local = this.#locals.of(this.#logOf(id, scope), scope);
+    const local = this.#locals.of(this.#logOf(id, scope, how.owner), scope);
     if (how.end !== undefined) local.isJoined = true;
     local.appender ??= this.#appender(local, how.end, how);
     return local.appender;
@@ -165,18 +165,19 @@ export class EventStreams {
    * The place after the last event of a client.
    * @throws AwaitError `bad-token`, with one message for every reason; `store`
    */
-  async resume(lastEventId: string, scope: string): Promise<StreamPlace> {
+  async resume(lastEventId: string, scope: string, owner?: string): Promise<StreamPlace> {
     const place = parseEventId(lastEventId, this.#parts.limits.eventIdBytes);
     if (place === undefined) throw unknownEvent('it is no event id of ours');
-    return this.find(place.stream, place.sequence, scope);
+    return this.find(place.stream, place.sequence, scope, owner);
   }
 
   /**
    * @param after the sequence of the last event that the client has; `new`: events that no connection has had
+   * @param owner the known caller that it belongs to
    * @throws AwaitError as `resume` does
    */
-  async find(id: string, after: number | 'new', scope: string): Promise<StreamPlace> {
-    const log = this.#log(id, scope);
+  async find(id: string, after: number | 'new', scope: string, owner?: string): Promise<StreamPlace> {
+    const log = this.#log(id, scope, owner);
     const isNew = this.#locals.get(log.name)?.appender?.isNew === true && after === 0;
     const needsNone = isNew || (isStandingId(id) && (after === 'new' || after === 0));
     const from = needsNone || after === 'new' ? after : await log.after(after);
@@ -194,33 +195,41 @@ export class EventStreams {
   }
 
   /**
-   * The events of a stream that are kept, the calls that it names, and where it ends.
+   * What is taken of the events of a stream that are kept, the calls that it names, and where it ends.
    * @returns undefined once the stream has ended
    * @throws AwaitError `bad-token` for a stream that has expired; `store`
    */
-  async events(
+  async events<T>(
     id: string,
     scope: string,
+    owner: string | undefined,
+    take: (event: StreamEvent) => T,
   ): Promise<
     | {
-        readonly events: readonly StreamEvent[];
+        readonly events: readonly T[];
         readonly calls: readonly { readonly callId: string; readonly requestId: string | number }[];
         readonly end: StreamEnd;
       }
     | undefined
   > {
-    const log = this.#log(id, scope);
+    const log = this.#log(id, scope, owner);
     const { oldest } = await log.mark();
-    const events: StreamEvent[] = [];
+    const events: T[] = [];
     const calls: { callId: string; requestId: string | number }[] = [];
+    /** A function of its own: one that waits keeps what it read last, and many streams may be read. */
+    const read = async (at: number): Promise<StreamEntry | undefined> => {
+      const entry = await log.read(at);
+      if (entry?.kind === 'call') calls.push({ callId: entry.callId, requestId: entry.requestId });
+      if (entry?.kind !== 'event') return entry;
+      events.push(take(entry.event));
+      return { ...entry, event: {} };
+    };
     let end: StreamEnd = { at: oldest - 1 };
     for (;;) {
       const at = end.at + 1;
-      const entry = await log.read(at);
+      const entry = await read(at);
       if (entry === undefined) return { events, calls, end };
       if (isLast(entry)) return undefined;
-      if (entry.kind === 'event') events.push(entry.event);
-      else if (entry.kind === 'call') calls.push({ callId: entry.callId, requestId: entry.requestId });
       end = { at, entry };
     }
   }
@@ -290,14 +299,14 @@ export class EventStreams {
     await stop?.();
   }
 
-  #log(id: string, scope: string): StreamLog {
+  #log(id: string, scope: string, owner?: string): StreamLog {
     const expires = expiryOf(id);
     if (!(expires >= this.#parts.clock.now())) throw unknownEvent("it has expired, or is no stream's id");
-    return this.#logOf(id, scope);
+    return this.#logOf(id, scope, owner);
   }
 
-  #logOf(id: string, scope: string): StreamLog {
-    return new StreamLog(this.#records, id, scope, this.#contents);
+  #logOf(id: string, scope: string, owner?: string): StreamLog {
+    return new StreamLog(this.#records, id, scope, owner, this.#contents);
   }
 
   #boundedBy(limits: ContentLimits): ContentBytes {

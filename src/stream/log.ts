@@ -60,12 +60,15 @@ export class StreamLog {
   readonly expires: number;
   readonly #records: StreamRecords;
   readonly #contents: ContentBytes | undefined;
-  readonly #scope: string;
+  readonly #owner: string | undefined;
 
-  /** @param contents bounds what events take */
-  constructor(records: StreamRecords, id: string, scope: string, contents?: ContentBytes) {
+  /**
+   * @param owner the known caller that it belongs to
+   * @param contents bounds what events take
+   */
+  constructor(records: StreamRecords, id: string, scope: string, owner?: string, contents?: ContentBytes) {
     this.#records = records;
-    this.#scope = scope;
+    this.#owner = owner;
     this.#contents = contents;
     this.id = id;
     this.name = recordsName(id, scope);
@@ -105,7 +108,7 @@ export class StreamLog {
   }
 
   #get(name: string): Promise<unknown> {
-    return readFor(this.#scope, () => this.#records.get(name));
+    return readFor(this.#owner, () => this.#records.get(name));
   }
 
   #isLarge({ data = '' }: StreamEvent): boolean {

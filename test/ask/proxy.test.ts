@@ -64,6 +64,6 @@ it('says in the log that it takes none when they may not', async () => {
     secrets: [SECRET],
     ask,
   });
-  expect(served.log.text).toContain('Start the proxy with --replay allow');
+  expect(served.log.text).toContain('with --replay allow they may');
   expect(await (await callAs('ann', served.url))()).toContain('failed: ');
 });

@@ -72,9 +72,11 @@ export class MemoryStore implements CallStore {
     return text === undefined ? undefined : (JSON.parse(text) as Entry);
   }
 
-  async readOn(callId: string, position: number): Promise<Entry[]> {
+  async *readOn(callId: string, position: number): AsyncGenerator<Entry> {
     const entry = await this.read(callId, position);
-    return entry === undefined ? [] : [entry, ...(await this.readOn(callId, position + 1))];
+    if (entry === undefined) return;
+    yield entry;
+    yield* this.readOn(callId, position + 1);
   }
 
   /** Signs of life that are written; a test may make a process mute. */

@@ -22,7 +22,9 @@ function watching(
       throw new Error('nobody writes here');
     },
     read: async () => undefined,
-    readOn: async (_callId, position) => (position === 1 ? [claim] : []),
+    readOn: async function* (_callId, position) {
+      if (position === 1) yield claim;
+    },
     isShared: true,
     get failedReads() {
       return failedReads(look);

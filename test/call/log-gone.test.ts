@@ -24,10 +24,8 @@ function log() {
       return true;
     },
     read: async (position) => stored.get(position),
-    readOn: async (position) => {
-      const found: Entry[] = [];
-      for (let at = position; stored.has(at); at += 1) found.push(stored.get(at) as Entry);
-      return found;
+    readOn: async function* (position) {
+      for (let at = position; stored.has(at); at += 1) yield stored.get(at) as Entry;
     },
     beat: async () => {},
   };

@@ -32,7 +32,7 @@ class SilentStore extends MemoryStore {
             until,
           ),
         read: (position, until) => this.#retry.read(() => read(position), until),
-        readOn: (position) => this.#retry.read(() => this.#answered(() => this.readOn(call.id, position))),
+        readOn: (position) => this.#readOn(call.id, position),
         beat: async () => {},
       },
       call,
@@ -40,6 +40,14 @@ class SilentStore extends MemoryStore {
       steadyClock,
       LEASE,
     );
+  }
+
+  async *#readOn(callId: string, position: number): AsyncGenerator<Entry> {
+    for (let at = position; ; at += 1) {
+      const entry = await this.#retry.read(() => this.#answered(() => this.read(callId, at)));
+      if (entry === undefined) return;
+      yield entry;
+    }
   }
 
   async #answered<T>(operation: () => Promise<T>): Promise<T> {

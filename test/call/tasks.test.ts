@@ -186,7 +186,9 @@ describe('a task', () => {
 
   it('is unknown also to who asked for it all the time, while the store could not be read', async () => {
     const { store, other, id } = await seenAndDeleted();
-    const readOn = vi.spyOn(store, 'readOn').mockRejectedValue(new AwaitError('store', 'away'));
+    const readOn = vi.spyOn(store, 'readOn').mockImplementation(() => {
+      throw new AwaitError('store', 'away');
+    });
     for (let nth = 0; nth < 7; nth += 1) {
       await expect(view(other, id)).rejects.toMatchObject({ code: 'store' });
       await pause(LEASE);

@@ -26,7 +26,9 @@ it('a finished step whose position another process took waits until its call exp
         if (isAway) throw new AwaitError('store', 'it does not answer');
         return stored[position];
       }, until),
-    readOn: async (position) => stored.slice(position),
+    readOn: async function* (position) {
+      yield* stored.slice(position);
+    },
     beat: async () => {},
   };
   const journal = new JournalWriter(entries, call, -1, systemClock, LEASE);

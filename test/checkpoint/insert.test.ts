@@ -135,7 +135,9 @@ describe('a journal', () => {
       ended,
     ] as const;
     for (const entry of written) await journal.append(entry);
-    await store.erase(call, await store.readOn(call.id, 0), []);
+    const found: Entry[] = [];
+    for await (const entry of store.readOn(call.id, 0)) found.push(entry);
+    await store.erase(call, found, []);
     for (let at = 0; at <= written.length; at += 1) {
       expect(await store.insertEntry(call, at, claim)).toBe(false);
       expect(await store.read(call.id, at)).toEqual({ type: 'cancelled', when: 0, isErased: true });

@@ -90,7 +90,7 @@ describe('a variable of a module', () => {
     const comparison = await everyRevision(counting, { steps: tools.map((call) => ({ call })) }, ONE);
     expect(effectsOf(comparison)).toEqual([
       expect.stringMatching(
-        /^effect: count changed the module variable sent \(counting-server\.ts:6\) outside of a step: by 2 in one call that is run again from its start, by 1 in one that is not\. /,
+        /^effect: count changed the module variable sent \(counting-server\.ts:6\) outside of a step: by 2 in one call that is run again, by 1 in one that is not\. /,
       ),
       expect.stringMatching(/^effect: post changed the module variable outbox \(counting-state\.ts:2\)/),
       expect.stringMatching(

@@ -81,7 +81,7 @@ describe('createAwaitHandler refuses', () => {
 
   it.each([[undefined], [{}], [new Keyv()]])('%j instead of a factory', (make) => {
     if (make === undefined) expect(refusal({}, null).code).toBe('bad-option');
-    else expect(refusal({}, make).message).toContain('createAwaitHandler(() => buildServer()');
+    else expect(refusal({}, make).message).toContain('() => buildServer()');
   });
 
   it('a shared store without a secret, and says which variable to set', () => {
@@ -95,7 +95,7 @@ describe('createAwaitHandler refuses', () => {
     const logger = new LogBook();
     await createAwaitHandler(factory, { logger }).close();
     expect(logger.lines.map(({ level }) => level)).toEqual(['warn']);
-    expect(logger.text).toContain('no secrets were given');
+    expect(logger.text).toContain('without secrets tokens');
   });
 });
 

@@ -10,7 +10,8 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { accept, post, textOf } from '../e2e/clients.ts';
-import { call, HEADERS, inSession, type Peer } from './peer.ts';
+import { Reader } from '../e2e/reader.ts';
+import { call, HEADERS, initialize, inSession, Peer } from './peer.ts';
 
 const SERVER = new URL('../fixtures/large-server.mts', import.meta.url).pathname;
 const REDIS_URL = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
@@ -124,6 +125,24 @@ describe('a stranger with large records in a shared store', () => {
     await resumes(peer, ids);
   }, 120_000);
 
+  it('resumes a stream of HTTP+SSE with ten replies of 4 MB, and a call in it that is none', async () => {
+    const events = await fetch(url.replace('/mcp', '/sse'), { headers: { accept: 'text/event-stream' } });
+    const reader = new Reader(events);
+    await expect.poll(() => /data: (\S+)/.test(reader.text)).toBe(true);
+    const peer = new Peer(new URL(/data: (\S+)/.exec(reader.text)?.[1] ?? '', url).href, {});
+    await peer.post(initialize('2024-11-05'));
+    for (let id = 0; id < 10; id += 1) {
+      await peer.post(call(id, 'large'));
+      await expect
+        .poll(() => reader.messages.some((message) => message.id === id), { timeout: 10_000 })
+        .toBe(true);
+    }
+    const [stream = ''] = reader.last.split('_');
+    const none = `${stream.slice(0, stream.indexOf('.'))}.${'a'.repeat(22)}`;
+    const headers = { accept: 'text/event-stream', 'last-event-id': `${stream}_1~${none}_1` };
+    await flood(() => unread('GET /sse', headers));
+  }, 120_000);
+
   it('asks for the results of tasks of 4 MB', async () => {
     const peer = await inSession(url, '2025-11-25');
     const ids: string[] = [];
@@ -151,9 +170,27 @@ describe('a stranger with large records in a shared store', () => {
       const first = { state: asked.state, responses: accept(asked.keys, { text: text.slice(0, 900_000) }) };
       const again = await post(url, { tool: 'twice', ...first });
       const second = { state: again.state, responses: accept(again.keys, { text: 'y' }) };
-      expect(textOf(await post(url, { tool: 'twice', ...second }))).toBe('900000 y');
+      expect(textOf(await post(url, { tool: 'twice', ...second }))).toBe('1 8');
       replies.push(nth % 2 === 0 ? first : second);
     }
     await flood((nth) => post(url, { tool: 'twice', ...replies[nth % 8] }));
+  }, 120_000);
+
+  it('goes on with other answers from an old state of a call that was suspended fifty times since, with 900 KB each', async () => {
+    let asked = await post(url, { tool: 'often' });
+    let old = asked;
+    for (let nth = 0; nth < 49; nth += 1) {
+      const given = nth === 1 ? text.slice(0, 900_000) : 'y';
+      asked = await post(url, {
+        tool: 'often',
+        state: asked.state,
+        responses: accept(asked.keys, { text: given }),
+      });
+      if (nth === 2) old = asked;
+    }
+    expect(asked.state).toBeDefined();
+    await flood((nth) =>
+      post(url, { tool: 'often', state: old.state, responses: accept(old.keys, { text: `other ${nth}` }) }),
+    );
   }, 120_000);
 });

@@ -104,12 +104,16 @@ export class SimulatedStore {
     };
     return {
       read: (callId, position) => retry.read(() => read(callId, position)),
-      readOn: (callId, position) => retry.read(() => readOn(callId, position)),
+      readOn: async function* (callId, position) {
+        yield* await retry.read(() => readOn(callId, position));
+      },
       open: (call, after) => {
         const entries: Entries = {
           insert: (position, entry, until) => insert(call, position, entry, until),
           read: (position) => retry.read(() => read(call.id, position)),
-          readOn: (position) => retry.read(() => readOn(call.id, position)),
+          readOn: async function* (position) {
+            yield* await retry.read(() => readOn(call.id, position));
+          },
           beat: (sign) => this.#operate(life, () => void this.#beats.set(call.id, sign)),
         };
         return new JournalWriter(entries, call, after, clock, lease);

@@ -52,7 +52,7 @@ ${hints}${field.kind === 'choice' ? menu(field, shared, texts) : entry(field, sh
 }
 
 const WARNING =
-  'This looks like a password, a key or a card number. A server must not ask for such in a form, where others can read it. Do not enter it: decline instead.';
+  'This looks like a password, a key or a card number. A server must not ask for such in a form. Do not enter it: decline instead.';
 
 function entry(field: Exclude<Field, ChoiceField | ListField>, shared: Html, text: string): Html {
   // A browser would drop what is no number; the server says what is wrong with it.

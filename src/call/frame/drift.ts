@@ -9,7 +9,7 @@ export function diverged(
   attempted: string,
   { last, left }: { readonly last: string; readonly left: readonly string[] },
 ): AwaitError {
-  const message = `${attempted}, where the journal of call ${callId} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${last}. Was the tool changed? Keep names and order of its steps while calls of the old version are open. Or did it go another way by something that no journal has (a request, a timer)? Put that into a step: docs/steps.md.`;
+  const message = `${attempted}, where the journal of call ${callId} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${last}. Was the tool changed? Keep names and order of its steps while calls of the old version are open. Or did it go another way by something that no journal has? Put that into a step: docs/steps.md.`;
   return new AwaitError('divergence', message);
 }
 

@@ -102,7 +102,7 @@ export class RunningSteps {
       return Promise.reject(
         new AwaitError(
           'duplicate-step',
-          `two steps named '${base}' are open at once, and a replay could not distinguish them. Give parallel steps names of their own, such as step(\`${name}-\${item.id}\`, …).`,
+          `two steps named '${base}' are open at once, and a replay could not distinguish them. Name them apart, such as step(\`${name}-\${item.id}\`, …).`,
         ),
       );
     }

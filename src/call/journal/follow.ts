@@ -48,7 +48,8 @@ async function poll<T>(polling: Polling, after: number, pace: number, reader: Re
   let at = after;
   silence.saw(at);
   for (let pause = 10; ; ) {
-    for (const entry of await store.readOn(callId, at + 1, principal)) {
+    const entries = polling.stopped() ? [] : store.readOn(callId, at + 1, principal);
+    for await (const entry of entries) {
       at += 1;
       if (!isReceived(entry)) silence.saw(at);
       const found = reader.entry(entry, at);

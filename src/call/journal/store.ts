@@ -34,7 +34,7 @@ export interface CallStore {
    */
   read(callId: string, position: number, owner?: string): Promise<Entry | undefined>;
   /** All entries from a position on, several in one read where the store can. @throws as `read` */
-  readOn(callId: string, position: number, owner?: string): Promise<Entry[]>;
+  readOn(callId: string, position: number, owner?: string): AsyncIterable<Entry>;
   /** Stores that are this process's memory: drops a call's entries up to a position. */
   forget?(call: Kept, upTo: number): void;
   /** The owner's last sign of life. */

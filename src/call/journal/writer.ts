@@ -20,7 +20,7 @@ export interface Entries {
   /** @param until as in `insert` */
   read(position: number, until?: number): Promise<Entry | undefined>;
   /** All from a position on. */
-  readOn(position: number): Promise<Entry[]>;
+  readOn(position: number): AsyncIterable<Entry>;
   /** Overwrites the sign of life. */
   beat(sign: string): Promise<void>;
 }
@@ -118,7 +118,7 @@ export class JournalWriter implements OpenJournal {
       // Other processes cannot know it yet.
       if (this.#position < 0) return undefined;
       const found = this.#moment();
-      for (const entry of await this.#entries.readOn(this.#position + 1)) {
+      for await (const entry of this.#entries.readOn(this.#position + 1)) {
         if (!isReceived(entry)) return entry;
         this.#take(entry);
       }

@@ -3,7 +3,7 @@
  * (invariant 10: one winner, by the journal).
  */
 
-import { AwaitError, defined, hasCode, sleep } from '../../base/values.ts';
+import { AwaitError, defined, hasCode, memoryOf, sleep } from '../../base/values.ts';
 import { type Answered, sortAnswers } from '../ask/answer.ts';
 import { missingCapability } from '../ask/capability.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
@@ -30,6 +30,7 @@ import type { Ownership } from './ownership.ts';
 import { replayRefused } from './refusal.ts';
 import type { Runs } from './registry.ts';
 import type { RequestContext } from './request-context.ts';
+import { noRoomForCalls } from './room.ts';
 import {
   type AtCheckpoint,
   type EngineParts,
@@ -164,11 +165,25 @@ export class Resumption {
     }
   }
 
-  /** No frame can be reached: replays the call in a new one. */
+  /** No frame can be reached. Until its turn is entered, its checkpoint counts as a running call does. */
   async #goOnFromJournal(request: Resume): Promise<Outcome> {
+    const { heap } = this.#runs;
+    const checkpoint = request.state.checkpoint ?? (await this.#readCheckpoint(request));
+    const bytes = memoryOf(checkpoint);
+    if (!heap.has(request.binding, bytes)) throw noRoomForCalls();
+    heap.hold(checkpoint, request.binding, bytes);
+    try {
+      return await this.#goOnFromCheckpoint(request, checkpoint);
+    } finally {
+      heap.leave(checkpoint);
+    }
+  }
+
+  /** Replays the call in a new frame. */
+  async #goOnFromCheckpoint(request: Resume, from: Checkpoint): Promise<Outcome> {
     const { state } = request;
     const store = this.#storeOf(request);
-    const prepared = this.#prepare(request, state.checkpoint ?? (await this.#readCheckpoint(request)));
+    const prepared = this.#prepare(request, from);
     if (prepared.kind !== 'prepared') return prepared;
     const { checkpoint, sorted, claim } = prepared;
     const never = this.#parts.replay(checkpoint.call, checkpoint.completions) === 'never';
@@ -303,6 +318,7 @@ export class Resumption {
       return this.#checkpoints.suspendWithout(journal, next, request.binding);
     }
     this.#parts.count('replayed');
+    this.#runs.heap.leave(checkpoint);
     const { context } = request;
     const home = await (context.home?.() ?? this.#parts.openInstance(call, context));
     const how = { isKept: context.home !== undefined, isAgain: true };

@@ -305,10 +305,13 @@ export class Tasks {
     }
     const { call } = first;
     if (call.expires < clock.now()) return undefined;
-    const entries = await store.readOn(id, from, LOOKS);
-    if (entries.some(isEnd)) return undefined;
-    const last = entries.findLastIndex((entry) => !isReceived(entry));
-    return { call, at: from + Math.max(last, 0), left: entries[last]?.type === 'left' };
+    let [at, last, left] = [from, from, false];
+    for await (const entry of store.readOn(id, from, LOOKS)) {
+      if (isEnd(entry)) return undefined;
+      if (!isReceived(entry)) [last, left] = [at, entry.type === 'left'];
+      at += 1;
+    }
+    return { call, at: last, left };
   }
 
   /** Drops what this process keeps of a task. */
@@ -351,7 +354,7 @@ export class Tasks {
     const { folding } = known;
     const reading = known.last.then(async () => {
       if (folding.response !== undefined) return;
-      for (const entry of await this.#parts.store.readOn(id, folding.at + 1, owner)) {
+      for await (const entry of this.#parts.store.readOn(id, folding.at + 1, owner)) {
         folding.take(entry);
         if (entry.type === 'called' || entry.type === 'suspended') known.called = folding.at;
         this.#keep(id, known, memoryOf(entry));

@@ -218,6 +218,6 @@ function unsupported(versions: unknown): AwaitError {
   const names = Array.isArray(versions) ? versions.join(', ') : String(versions);
   return new AwaitError(
     'bad-response',
-    `The server does not support ${REVISION}. It supports: ${names}. SDK v1's own transport speaks the revisions of 2025.`,
+    `The server does not support ${REVISION}. It supports: ${names}. SDK v1's transport speaks those of 2025.`,
   );
 }

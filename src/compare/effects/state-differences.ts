@@ -82,7 +82,7 @@ export function stateDifferences(
 function sentence(tool: string, variable: string, again: number, once: number): string {
   const at = variable.indexOf(' ');
   const [file, name] = [variable.slice(0, at), variable.slice(at + 1).replace(/\.(length|size)$/, '')];
-  return `effect: ${tool} changed the module variable ${name} (${declarationOf(file, name)}) outside of a step: by ${again} in one call that is run again from its start, by ${once} in one that is not. ${advice(tool)}`;
+  return `effect: ${tool} changed the module variable ${name} (${declarationOf(file, name)}) outside of a step: by ${again} in one call that is run again, by ${once} in one that is not. ${advice(tool)}`;
 }
 
 /** `effect.ts:3`: where the author declares the variable, or the file alone. */
