@@ -66,7 +66,7 @@ const BUSY = ['Wait until they are shown, and try again.'];
 
 const UNKNOWN = ['It was answered, has expired, or is for somebody else. Ask your assistant to try again.'];
 
-const OTHERS = ['It needs an answer by somebody else, who finds it in their own list, or under this link.'];
+const OTHERS = ['It needs an answer by somebody else, who finds it in their list, or under this link.'];
 
 export interface PageParts {
   readonly settings: AskSettings;

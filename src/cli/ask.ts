@@ -81,9 +81,7 @@ function pageOf(page: string, { options, serving }: Draft): URL {
       '--ask-page needs secrets, for its links: set MCP_AWAIT_SECRET to at least 32 random bytes, or write --secret-file PATH',
     );
   if (serving.stdio && options.store === undefined)
-    throw optionError(
-      '--ask-page with --stdio is the page of another process: write --store URL, the store of both',
-    );
+    throw optionError('--ask-page with --stdio is the page of another process: write --store URL');
   const hasStore = options.store !== undefined || options.state !== 'sealed';
   const none = (): undefined => undefined;
   let url: URL;

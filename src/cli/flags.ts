@@ -248,7 +248,7 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         if (secrets.length === 0) return;
         options.secrets = secrets;
         process.stderr.write(
-          'mcp-await: everybody on this machine can read --secret in the list of processes; use MCP_AWAIT_SECRET or --secret-file\n',
+          'mcp-await: others can read --secret in the list of processes; use MCP_AWAIT_SECRET or --secret-file\n',
         );
       },
     ),
@@ -411,7 +411,7 @@ export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
     count(
       'upstream',
       'children',
-      'processes of one client that run at once; what a process keeps in memory is then spread (default 1)',
+      'processes of one client that run at once, each with its own memory (default 1)',
       1,
     ),
     on('upstream', 'shared', 'callers that are not known share a process, wherever they come from'),

@@ -32,7 +32,7 @@ export function checkForwarding({ peer, serving, ask, options }: Draft): void {
   const [page] = Object.keys(defined(ask));
   if (page !== undefined)
     throw optionError(
-      `${flag} leaves it to the server who a caller is, and --ask-page, --ask-jwks and --ask-pair need known callers: leave them out`,
+      `${flag} leaves it to the server who a caller is, and --ask-page, --ask-jwks and --ask-pair need known callers`,
     );
   if (serving.stdio) throw optionError(`${flag} needs HTTP, where a caller sends a token: leave out --stdio`);
   if (options.instance === 'process')

@@ -46,10 +46,7 @@ function differenceOf(
   }
   const measure = { name: 'one process that keeps its frame', step: live };
   const [, text] = outcomeDifference(step, measure, index, same)[0] ?? [];
-  return (
-    text &&
-    `comes to something else when run again from its start: ${text}. What it does outside of step() happens again.`
-  );
+  return text && `comes to something else when run again from its start: ${text}.`;
 }
 
 function equal(asks: readonly string[], others: readonly string[]): boolean {

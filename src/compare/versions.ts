@@ -67,7 +67,7 @@ export function upgradeDifferences(
   );
 }
 
-const ADVICE = ' Keep the names and the order of its steps until the calls that wait are over.';
+const ADVICE = ' Keep names and order of its steps until waiting calls are over.';
 
 function stepDifferences(ran: readonly string[], before: readonly string[], names: VersionNames): string[] {
   const gone = before.filter((name) => !ran.includes(name));

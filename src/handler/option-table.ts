@@ -103,7 +103,7 @@ export const OPTIONS = {
     flag: {
       name: 'allow-host',
       value: 'NAME',
-      help: 'a name of this host that is served besides localhost, such as that of a proxy in front',
+      help: 'a name of this host that is served besides localhost',
     },
   },
   revisions: OTHER,

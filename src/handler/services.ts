@@ -301,7 +301,7 @@ export function createServices(
       doneTwice: (path) => {
         counters.stepsAtLeastOnce += 1;
         logger.warn(
-          'a step was done here after another process took over its turn, and is done there again, with the same idempotencyKey',
+          'a step was done here after another process took over its turn, and is done there again',
           { step: path },
         );
       },

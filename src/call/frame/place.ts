@@ -62,7 +62,7 @@ export function questionOf(method: string, rawParams: unknown): Question {
   const { elicitationId: _id, _meta: _ignored, requestedSchema, ...text } = params;
   const schema = digestOfSchema(requestedSchema);
   return {
-    class: explicitKey === undefined ? shapeOf(method, params, schema) : `${KEYED}${explicitKey}`,
+    class: classFor(explicitKey, method, params, schema),
     ...defined({ explicitKey }),
     method,
     params,
@@ -70,10 +70,11 @@ export function questionOf(method: string, rawParams: unknown): Question {
   };
 }
 
-function shapeOf(method: string, params: JsonObject, schema: string): string {
-  if (method !== 'elicitation/create') return method;
-  // One that a person alone may answer gets no answer that a client gave.
+function classFor(key: string | undefined, method: string, params: JsonObject, schema: string): string {
+  // One that a person alone may answer gets no answer that a client gave, nor somebody with another role.
   const whose = isForPerson(params) ? `:person ${roleOf(params) ?? ''}` : '';
+  if (key !== undefined) return whose === '' ? `${KEYED}${key}` : `${PASSED_ON}${digest(whose)}:${key}`;
+  if (method !== 'elicitation/create') return method;
   return params.mode === 'url' ? `${method}:url${whose}` : `${method}:form:${schema}${whose}`;
 }
 

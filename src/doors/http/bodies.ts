@@ -15,10 +15,7 @@ export function bodiesOf(budget: Budget, quotaKey: QuotaKey, maxBytes: number): 
   return (breakOff) => {
     const account = budget.open(quotaKey, () =>
       breakOff(
-        new AwaitError(
-          'no-room',
-          'a slow body was broken off: the bodies being received reached a share of limits.receivedBytes',
-        ),
+        new AwaitError('no-room', 'a slow body was broken off: a share of limits.receivedBytes is reached'),
       ),
     );
     return new Body(maxBytes, account);
