@@ -107,7 +107,7 @@ function failedIn(
   const [code] = codes;
   if (codes.size > 1 || code === (isError === true ? 'isError' : error)) return undefined;
   if (code === TOO_LONG) {
-    return `has no outcome after ${patience} ms on every revision`;
+    return `has no outcome after ${patience} ms on every revision; give it longer`;
   }
   const why = 'error' in first.outcome ? first.outcome.error.message : textOf(first).replace(/^error: /, '');
   const meant = code === 'isError' ? 'isError: true' : `error: ${code}`;

@@ -229,7 +229,7 @@ export class Router {
     if (own !== undefined) return { kind: 'call', frame: own };
     if (context !== undefined && (context.isLive?.() ?? true)) {
       return refused(
-        `${method} was asked on the server instance of one call, in the async context of another. ${NAME_IT}, or ask outside of queues and pools`,
+        `${method} was asked on a server that serves another call than its async context. ${NAME_IT}, or ask outside of queues and pools`,
       );
     }
     if (contexts && !single) return { kind: 'none' };
