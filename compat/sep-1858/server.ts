@@ -104,7 +104,7 @@ interface SuspendedAt {
 }
 
 const DIALECT: ReplyDialect = {
-  isEnd: (entry, place) => isLastOf(entry, place),
+  isEnd: isLastOf,
   project: ({ services }, { id, requestId }) => {
     const noData = services.settings.literal ? {} : { data: '' };
     return (entry) => {

@@ -175,7 +175,7 @@ export async function callAt(
   return last && { call, isOver: isEnd(last), suspended: last.type === 'suspended' ? last : undefined };
 }
 
-/** Many may be looked for at once, and a call's arguments be long. */
+/** The call without its arguments, which may be long: a request may look for many calls at once. */
 async function callOf(
   { services: { logs, now }, session }: Pick<ReplyExchange, 'services' | 'session'>,
   callId: string,

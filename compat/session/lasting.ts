@@ -150,21 +150,14 @@ export async function namedCalls(
       found: await callAt(exchange, callId, sequence),
     })),
   );
+  const there = read.flatMap(({ found }) => found ?? []);
   const lost = read.filter(({ found }) => found === undefined);
-  const named =
-    lost.length === 0
-      ? []
-      : ((
-          await exchange.services.streams.events(
-            stream.id,
-            stream.scope,
-            exchange.session.principal,
-            () => {},
-          )
-        )?.calls ?? []);
+  if (lost.length === 0) return { calls: there, lost };
+  const { services, session } = exchange;
+  const known = await services.streams.events(stream.id, stream.scope, session.principal, () => {});
   return {
-    calls: read.flatMap(({ found }) => found ?? []),
-    lost: lost.map(({ callId }) => named.find((call) => call.callId === callId) ?? { callId }),
+    calls: there,
+    lost: lost.map(({ callId }) => known?.calls.find((call) => call.callId === callId) ?? { callId }),
   };
 }
 

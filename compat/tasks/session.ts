@@ -17,7 +17,8 @@ import { refusal, tasksOf } from './refusal.ts';
 import { listTasks } from './wanted.ts';
 
 const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/result', 'tasks/list', 'tasks/cancel']);
-/** @param times how often it is to be in the reply */
+
+/** @param times how often the reply should contain the message by then */
 type SendAsk = (message: JsonObject, times: number) => void;
 
 /** Whether a session's calls can be tasks of ours. */
@@ -71,7 +72,7 @@ async function tellChanges(
 
 /**
  * A `tasks/*` request of a session.
- * @param send sends asks on the way; one that is out so often by then, again
+ * @param send sends an ask, once for each time that an owner of the task wrote it
  * @param gone a signal that fires when the client disconnects
  * @param memory that the request takes, in bytes
  */
@@ -122,7 +123,7 @@ async function cancel(
   return { error: { code: -32602, message: `Cannot cancel a task that is ${view.status}` } };
 }
 
-/** Waits until the task has ended; sends each of its asks as often as it went out. */
+/** Waits until the task has ended; sends each of its asks as often as owners of the task wrote it. */
 async function result(
   tasks: Tasks,
   taskId: string,

@@ -175,9 +175,6 @@ export class ContinuedCall implements Instance {
         // The records of one that is over stay for a while.
         standing.checkpoint.call.expires > this.#parts.clock.now()
       ) {
-        // What a task says of itself is the call's.
-        if (this.#request.context.takesTasks)
-          await calls.continues(this.#request.call, standing.checkpoint.call);
         return this.#goOn(frame, standing, true);
       }
     }
@@ -293,6 +290,9 @@ export class ContinuedCall implements Instance {
   async #goOn(frame: Frame, from: Standing, isTold: boolean): Promise<Response | undefined> {
     const { engine, calls } = this.#parts;
     let known = isTold && from.kind === 'asks' ? from.at : -1;
+    // If the request becomes a task, `tasks/get` finds by this what the call waits for.
+    if (from.kind === 'asks' && this.#request.context.takesTasks)
+      await calls.continues(this.#request.call, from.checkpoint.call);
     let standing = from;
     let hasResumed = false;
     for (let tries = 0; tries < TRIES; ) {
@@ -310,8 +310,6 @@ export class ContinuedCall implements Instance {
       if (standing.kind !== 'asks') throw new AwaitError('internal', 'a waiting call has no checkpoint');
       const { at, checkpoint, by, claim } = standing;
       const { call } = checkpoint;
-      // What a task says of itself is the call's.
-      if (this.#request.context.takesTasks) await calls.continues(this.#request.call, call);
       // Where a request has claimed the turn, any request of the call goes on with the answers in that claim.
       const answers = claim
         ? offered(claim.answers.map(({ key, response }) => [key, response]))

@@ -3,7 +3,6 @@
  * unknown as one that never was. A GET changes nothing; a POST comes from the page itself (`Origin`) with the token of
  * the form that it was given.
  */
-
 import {
   AwaitError,
   defined,

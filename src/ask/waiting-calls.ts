@@ -390,7 +390,7 @@ export class WaitingCalls {
     const { store } = this.#parts;
     let standing: Standing = { kind: 'unknown' };
     for (let at = 0; ; at += 1) {
-      // Known callers alone have one.
+      // The caller is not known before; no stranger's call waits for a person.
       const entry = await store.read(callId, at, callId);
       if (entry === undefined) return standing;
       standing = after(standing, entry, at);

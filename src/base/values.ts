@@ -1,4 +1,5 @@
-/** What every room uses: JSON values, the error of this package, time, and two helpers. */
+/** What every room uses: JSON values, the error of this package, time, and turns that callers share. */
+
 /** A JSON value, which a journal can hold. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
@@ -414,7 +415,7 @@ interface Piece {
   next?: Piece;
 }
 
-/** Shares out turns of the event loop, so that what is ready at once leaves others theirs; or anything else of which there is one. */
+/** Shares one turn of the event loop after the other among callers; or a whole whose parts its users give back (`back`). */
 export class LoopTurns {
   readonly #isTurn: boolean;
   #free = 1;
@@ -422,14 +423,14 @@ export class LoopTurns {
   readonly #first = new Map<unknown, Piece>();
   readonly #last = new Map<unknown, Piece>();
 
-  /** @param isTurn what was taken is free in the next turn; else once it is given back */
+  /** @param isTurn whether each turn of the event loop frees the whole; if not, users free their parts by `back` */
   constructor(isTurn = true) {
     this.#isTurn = isTurn;
   }
 
   /**
    * Resolves when so much is free, one piece of each owner after the other.
-   * @param share of a turn
+   * @param share of the whole, at most 1
    * @param owner whose pieces wait for one another, in their order
    */
   next(share = 1, owner?: unknown): Promise<void> {
@@ -452,7 +453,7 @@ export class LoopTurns {
   #goOn(): void {
     for (const [owner, { share, go, next }] of this.#first) {
       if (this.#free === 0) return;
-      // It is the first one when more is free; what fits goes on.
+      // It waits at the front until more is free; a smaller piece of another owner may go before it.
       if (this.#free < share) continue;
       if (this.#isTurn && this.#free === 1) systemClock.soon(() => this.back(1));
       this.#free -= share;
@@ -464,28 +465,29 @@ export class LoopTurns {
   }
 }
 
-/** Of all reads that are under way. */
+/** What one read takes of the places. */
 const READ = 1 / 8;
 const places = new LoopTurns(false);
 const turns = new LoopTurns();
 
 /**
- * A place among the reads of records whose length nobody knows before: eight of this process are under way at once, one
- * of each owner after the other. What is long is given on in a turn of its own (`given`), and is under way until then:
- * so what is read and not given on is eight records at most, or pages of them, however many ask.
- * @param owner the known caller that it is read for; all strangers are one
- * @returns ends it
+ * Waits for one of the eight places of reads whose length is unknown: however many requests read, the process holds at
+ * most eight records, or pages of them, that their readers have not got yet. Owners get places in turn.
+ * @param owner the known caller that the read is for; all strangers count as one owner
+ * @returns gives the place back
  */
 export async function placeFor(owner: string | undefined): Promise<() => void> {
   await places.next(READ, owner);
   return () => systemClock.soon(() => places.back(READ));
 }
 
+/** Waits for a turn of the event loop before the reader gets a long value. */
 export async function given<T>(found: T, owner: string | undefined): Promise<T> {
   if (memoryOf(found) > LONG) await turns.next(1, owner);
   return found;
 }
 
+/** Reads one record in a place (`placeFor`). */
 export async function readFor<T>(owner: string | undefined, read: () => Promise<T>): Promise<T> {
   const end = await placeFor(owner);
   try {

@@ -39,7 +39,7 @@ function streamOf(item: string): [string, string] | undefined {
 
 /** Ids in a page of an index. */
 const PAGE = 200;
-/** Whose reads the operator's are. */
+/** The owner of the operator's reads. */
 const BOOK = 'book';
 
 export class CallBook {

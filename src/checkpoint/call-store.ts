@@ -317,7 +317,7 @@ export class KeyvCallStore implements CallStore {
     beside: readonly string[],
   ): Promise<void> {
     if (beside.length > 0) await this.remove(...beside.filter((name) => !ANSWER.test(name)));
-    // One that is on its way finds its place taken.
+    // An answer that is being written finds its place taken.
     for (const name of beside.filter((one) => ANSWER.test(one))) await this.replace(name, DELETED, expires);
     const names = positionsOf(id, entries.length - 1).filter((_, at) => entries[at]?.type !== 'cancelled');
     // The first one last: it is found by that.

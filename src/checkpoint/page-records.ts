@@ -4,7 +4,7 @@ import type { Entry } from '../call/journal/entries.ts';
 
 /** A row of equal calls, an idempotency key, or a request that may come again. */
 export const ROW = /^\w+\.equal\.|:sent:/;
-/** An answer: of a call that is erased, its place stays taken. */
+/** An answer's record. When a call is erased, a mark takes its place. */
 export const ANSWER = /^\S*:answer /;
 /** How long an outcome is sent again, in milliseconds after it was sent first. */
 export const REPEATED = 600_000;

@@ -147,7 +147,7 @@ const ALGORITHMS = [
 ];
 /** Codes of `jose` for a key set that could not be read: then nothing is known of the token. */
 const UNREAD: readonly string[] = ['ERR_JOSE_GENERIC', 'ERR_JWKS_TIMEOUT', 'ERR_JWKS_INVALID'];
-/** How long a failed read of the keys is not repeated, in milliseconds: any token of an unknown key would. */
+/** How long after a failed read of the keys no token causes another one, in milliseconds. */
 const AGAIN = 1_000;
 const BEARER = /^bearer +/i;
 
@@ -174,7 +174,7 @@ export class SignedCaller {
     // Anybody's token of an unknown key has them read, and a new key is refused until they may be read again.
     this.#keys = createRemoteJWKSet(parts.jwks, {
       cooldownDuration: 5_000,
-      [customFetch]: fetchedAtMost(AGAIN),
+      [customFetch]: pausingFetch(AGAIN),
     });
   }
 
@@ -230,14 +230,20 @@ export class SignedCaller {
   }
 }
 
-/** Fetches, but for a while after a failure. */
-function fetchedAtMost(pause: number): typeof fetch {
+/** A `fetch` that fails again with its last error, without a request, for so many milliseconds after a failure. */
+function pausingFetch(pause: number): typeof fetch {
   let failed = -Infinity;
+  let why: unknown;
   return async (...request) => {
-    const isPaused = systemClock.elapsed() - failed < pause;
-    const response = isPaused ? undefined : await fetch(...request).catch(() => undefined);
-    if (response?.ok === true) return response;
-    if (!isPaused) failed = systemClock.elapsed();
-    throw new Error('no answer');
+    if (systemClock.elapsed() - failed < pause) throw why;
+    try {
+      const response = await fetch(...request);
+      if (response.ok) return response;
+      why = new Error(`HTTP ${response.status}`);
+    } catch (error) {
+      why = error;
+    }
+    failed = systemClock.elapsed();
+    throw why;
   };
 }

@@ -2,7 +2,7 @@
 import { type JsonObject, optionError } from '../base/values.ts';
 import type { Logger } from '../observe/logger.ts';
 
-/** Bytes of lines that wait for a reader of the log; beyond that, lines are dropped. */
+/** While more bytes than this wait for whoever reads the log, lines are dropped. */
 const MOST_WAITING = 4_194_304;
 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const;

@@ -1,5 +1,4 @@
 /** The settings of a handler, made of its options, and the errors of invalid ones. */
-
 import { randomBytes } from 'node:crypto';
 import process from 'node:process';
 import type Keyv from 'keyv';

@@ -31,7 +31,7 @@ export interface ChildOptions {
 const LINE_BYTES = 16_777_216;
 /** Messages of a child that are read in a second. */
 export const RATE = 2_000;
-/** The same of its log, of which ten lines count as one. */
+/** Messages of a child's stderr that are read in a second: ten lines count as one message. */
 const LOG_RATE = 200;
 /** How long a child has after its input was closed, and again after SIGTERM, in milliseconds. */
 const GRACE = 2_000;

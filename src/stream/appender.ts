@@ -2,7 +2,6 @@
  * The appender of a stream. Events are written one after the other, each before a connection gets it. A stream has one
  * appender; those of a standing stream (one in each process that has the session) continue after one another.
  */
-
 import { AwaitError, type Clock, LONG } from '../base/values.ts';
 import { eventId } from './event-id.ts';
 import {

@@ -216,7 +216,7 @@ export class EventStreams {
     const { oldest } = await log.mark();
     const events: T[] = [];
     const calls: { callId: string; requestId: string | number }[] = [];
-    /** A function of its own: one that waits keeps what it read last, and many streams may be read. */
+    // A function of its own: V8 keeps the variables of a function that waits, and the last event may be long.
     const read = async (at: number): Promise<StreamEntry | undefined> => {
       const entry = await log.read(at);
       if (entry?.kind === 'call') calls.push({ callId: entry.callId, requestId: entry.requestId });

@@ -107,6 +107,7 @@ export class StreamLog {
     return this.insert(at, { ...rest, kind: 'apart', content });
   }
 
+  /** For records that may be long. */
   #get(name: string): Promise<unknown> {
     return readFor(this.#owner, () => this.#records.get(name));
   }
@@ -142,7 +143,7 @@ export class StreamLog {
   }
 
   async mark(): Promise<PruneMark> {
-    const found = await this.#get(`${this.name}:mark`);
+    const found = await this.#records.get(`${this.name}:mark`);
     return isObject(found) ? (found as unknown as PruneMark) : { oldest: 1 };
   }
 
@@ -152,7 +153,7 @@ export class StreamLog {
 
   /** How far connections have read, for the next one that does not say it. */
   async had(): Promise<{ readonly at: number; readonly live: boolean } | undefined> {
-    const found = await this.#get(`${this.name}:had`);
+    const found = await this.#records.get(`${this.name}:had`);
     return isObject(found) ? { at: Number(found.at), live: found.live === true } : undefined;
   }
 

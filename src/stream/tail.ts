@@ -5,9 +5,7 @@
  * one event at most. An entry that the log has no room for, and those before it, are sent all the same: they wait as bytes
  * of the connection, which are counted.
  */
-
-import type { Clock, Timer } from '../base/values.ts';
-import { LoopTurns } from '../base/values.ts';
+import { type Clock, LoopTurns, type Timer } from '../base/values.ts';
 import { eventId } from './event-id.ts';
 import type { StreamEntry, StreamEvent } from './log.ts';
 

@@ -45,7 +45,7 @@ export interface Question {
   readonly digest: string;
 }
 
-/** No name of a property everywhere, or not the same after a browser has sent it. */
+/** Keys that replace an object's prototype where they name a property, or that a browser changes when it sends a form. */
 const ODD = /^__proto__$|[\p{Cc}\p{Cs}]/u;
 
 /** Reads an ask's identity off its request, and takes this package's own `_meta` entry out of it. */

@@ -23,7 +23,7 @@ export class Folding {
   readonly open = new Map<string, OpenAsk>();
   asked = 0;
   turn = 0;
-  /** How often an ask went out, by its key: a call that is taken over asks again. */
+  /** How often owners wrote an ask, by its key: one that takes the call over writes its open asks again. */
   readonly #times = new Map<string, number>();
   /** Reports of progress, by the ask's key. */
   readonly #reports = new Map<string, number>();

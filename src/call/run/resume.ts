@@ -165,7 +165,7 @@ export class Resumption {
     }
   }
 
-  /** No frame can be reached. Until its turn is entered, its checkpoint counts as a running call does. */
+  /** No frame can be reached. The checkpoint counts with the arguments of running calls until the turn is entered. */
   async #goOnFromJournal(request: Resume): Promise<Outcome> {
     const { heap } = this.#runs;
     const checkpoint = request.state.checkpoint ?? (await this.#readCheckpoint(request));
@@ -179,7 +179,7 @@ export class Resumption {
     }
   }
 
-  /** Replays the call in a new frame. */
+  /** Claims the turn and replays the call, or reads on where another process may have the turn. */
   async #goOnFromCheckpoint(request: Resume, from: Checkpoint): Promise<Outcome> {
     const { state } = request;
     const store = this.#storeOf(request);

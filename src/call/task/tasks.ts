@@ -41,7 +41,7 @@ export interface TaskView {
   readonly created: number;
   readonly updated: number;
   readonly expires: number;
-  /** Its open asks, while it waits for them, and how often each went out. */
+  /** Its open asks, while it waits for them, and how often owners wrote each. */
   readonly asks: readonly (OpenAsk & { readonly times: number })[];
   /** The response to its request, once it has ended. */
   readonly response?: Response;
@@ -72,7 +72,7 @@ function isCallers(call: CallRecord, { principal, session }: CallerOf): boolean 
   return call.principal === principal && (call.session === undefined || call.session === session);
 }
 
-/** Whose reads those are that look whether tasks still move. */
+/** The owner of reads by which a process looks whether tasks still move. */
 const LOOKS = 'looks';
 /** Journals of running tasks that are kept folded, so that a client that polls costs one read. */
 const FOLDED = 500;
