@@ -51,7 +51,7 @@ export function watchedRemoteHost(
   }
   if (forwardAuthorization && Object.keys(headers ?? {}).some((name) => /^authorization$/i.test(name))) {
     throw optionError(
-      'forwardAuthorization sends each caller’s own token: leave it out, or the header Authorization',
+      'forwardAuthorization sends each caller’s own token: leave out the option, or the header Authorization',
     );
   }
   const remote: RemoteOptions = { url, ...defined({ headers }) };
