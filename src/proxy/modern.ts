@@ -22,7 +22,7 @@ import {
   serverErrorIn,
 } from '../client/message.ts';
 import { META, RELEASED } from '../client/modern/dialect.ts';
-import { Listener } from '../client/modern/listener.ts';
+import { Listener, type ListenerPorts } from '../client/modern/listener.ts';
 import type { Opened } from '../client/round-trips/round-trips.ts';
 import { Inflow } from './inflow.ts';
 import { LEFT, type LinkEvents, MOST_DECLARED, type PeerLink, type PeerLogger } from './link.ts';
@@ -69,6 +69,18 @@ export interface ModernLinkOptions {
   readonly listening?: ((ports: ListeningPorts) => Listening) | undefined;
 }
 
+/** One that listens on until it is closed. */
+export function listenerOf({
+  logger,
+  ...ports
+}: Pick<ListenerPorts, 'open' | 'deliver' | 'closed'> & { readonly logger: PeerLogger }): Listener {
+  return new Listener({
+    ...ports,
+    report: ({ message }) => logger.debug('a subscription broke', { error: message }),
+    reconnection: { ...RECONNECTION, maxRetries: Infinity },
+  });
+}
+
 /** A message, and the request in whose reply it came. */
 interface Heard extends JsonObject {
   readonly message: JsonObject;
@@ -108,11 +120,10 @@ export class ModernPeerLink implements PeerLink {
     });
     this.#listener =
       shared ??
-      new Listener({
+      listenerOf({
         open: (request, signal, hear) => this.#exchange(request, signal, hear),
         deliver,
-        report: ({ message }) => options.logger.debug('a subscription broke', { error: message }),
-        reconnection: { ...RECONNECTION, maxRetries: Infinity },
+        logger: options.logger,
         closed: this.#closed.signal,
       });
   }

@@ -3,13 +3,13 @@
 import { boundedResponse } from '../base/bounded-response.ts';
 import type { OpenAccount } from '../base/budget.ts';
 import { defined, type JsonObject, LoopTurns, optionError } from '../base/values.ts';
-import { RECONNECTION, type Rpc } from '../client/message.ts';
-import { Listener } from '../client/modern/listener.ts';
+import type { Rpc } from '../client/message.ts';
+import type { Listener } from '../client/modern/listener.ts';
 import type { FactoryContext } from '../host/host.ts';
 import type { EraWay } from './era.ts';
 import { type LinkParts, type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
 import type { PeerLogger } from './link.ts';
-import type { Listening, ListeningPorts, MayRead, ModernWire } from './modern.ts';
+import { type Listening, type ListeningPorts, listenerOf, type MayRead, type ModernWire } from './modern.ts';
 import { openModernRemote, openModernWire } from './modern-wires.ts';
 import { type BoundReply, RemoteLink, type RemoteOptions } from './remote.ts';
 
@@ -144,14 +144,13 @@ class SharedListener {
     const wire = open(() => Promise.all([...this.members].map(({ mayRead }) => mayRead())));
     this.#wire = wire;
     this.#onEmpty = onEmpty;
-    this.listener = new Listener({
+    this.listener = listenerOf({
       open: (request, signal, hear) =>
         wire.open({ ...request, params: { ...request.params, _meta: envelope() } }, signal, hear),
       deliver: (message) => {
         for (const member of this.members) if (member.hears(message)) member.deliver(message);
       },
-      report: ({ message }) => logger.debug('a subscription broke', { error: message }),
-      reconnection: { ...RECONNECTION, maxRetries: Infinity },
+      logger,
       closed: this.#closed.signal,
     });
   }

@@ -107,7 +107,7 @@ export class Resumption {
       const accepted = await this.#handoff?.offer(owner, request, request.context);
       if (accepted !== undefined) return this.#follow(accepted, request);
     }
-    return this.#goOnFromJournal(request);
+    return this.#withCheckpoint(request, (checkpoint) => this.#goOnFromCheckpoint(request, checkpoint));
   }
 
   /** The start of a turn, or its outcome if the tool need not run. */
@@ -166,14 +166,17 @@ export class Resumption {
   }
 
   /** No frame can be reached. The checkpoint counts with the arguments of running calls until the turn is entered. */
-  async #goOnFromJournal(request: Resume): Promise<Outcome> {
+  async #withCheckpoint(
+    request: Resume,
+    goOn: (checkpoint: Checkpoint) => Promise<Outcome>,
+  ): Promise<Outcome> {
     const { heap } = this.#runs;
     const checkpoint = request.state.checkpoint ?? (await this.#readCheckpoint(request));
     const bytes = memoryOf(checkpoint);
     if (!heap.has(request.binding, bytes)) throw noRoomForCalls();
     heap.hold(checkpoint, request.binding, bytes);
     try {
-      return await this.#goOnFromCheckpoint(request, checkpoint);
+      return await goOn(checkpoint);
     } finally {
       heap.leave(checkpoint);
     }
@@ -229,8 +232,10 @@ export class Resumption {
       }
       if (first.kind === 'told') return first.outcome;
       if (over) return GONE;
-      const prepared = this.#prepare(request, state.checkpoint ?? (await this.#readCheckpoint(request)));
-      return prepared.kind === 'prepared' ? await this.#goOnFrom(store, first, request, prepared) : prepared;
+      return await this.#withCheckpoint(request, async (checkpoint) => {
+        const prepared = this.#prepare(request, checkpoint);
+        return prepared.kind === 'prepared' ? this.#goOnFrom(store, first, request, prepared) : prepared;
+      });
     } finally {
       over = true;
       accepted.forget();
