@@ -23,7 +23,7 @@
  * an answer may come up to a second late. A message of its own on the stream costs two inserts, its place and its
  * content, which expires first (`src/stream/log.ts`).
  */
-import { AwaitError, hasCode, isObject } from '../../src/base/values.ts';
+import { AwaitError, hasCode, invalidParams, isObject } from '../../src/base/values.ts';
 import type { Client, Response } from '../../src/call/journal/entries.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import {
@@ -222,7 +222,7 @@ async function begin(
   request: RpcRequest,
 ): Promise<void> {
   const invalid = (what: string): Response => ({
-    error: { code: -32602, message: `Invalid params: ${what}` },
+    error: invalidParams(what),
   });
   const { settings } = services;
   const client = clientOf(request.params, settings.revisions);

@@ -4,7 +4,7 @@
  * complain of: measured, a Server, a transport and a Response for each cost more than the whole call.
  */
 import { classifyInboundRequest } from '@modelcontextprotocol/server';
-import { defined, isObject, type JsonObject } from '../../src/base/values.ts';
+import { defined, invalidParams, isObject, type JsonObject } from '../../src/base/values.ts';
 import { isMeta } from '../../src/call/ask/meta.ts';
 import type { Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Instance, Outcome, RequestContext } from '../../src/call/ports.ts';
@@ -189,7 +189,7 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
         ? undefined
         : '_meta must be an object of what MCP says';
   if (wrong !== undefined) {
-    return { kind: 'responded', response: { error: { code: -32602, message: `Invalid params: ${wrong}` } } };
+    return { kind: 'responded', response: { error: invalidParams(wrong) } };
   }
   const read = readRequest(request, services.principal(source.inbound.authInfo));
   const task = request.method === 'tools/call' ? taskFor(services, read) : undefined;

@@ -87,7 +87,7 @@ export function createSdkEdge(
   const newHandler = () =>
     createMcpHandler(
       async ({ requestInfo }) => {
-        const exchange = requestInfo === undefined ? undefined : exchanges.get(requestInfo);
+        const exchange = requestInfo && exchanges.get(requestInfo);
         if (exchange === undefined) throw new Error('a request that did not come through this edge');
         try {
           return await lightServer(services, exchange, validator, run);

@@ -4,7 +4,7 @@
  * https://github.com/modelcontextprotocol/ext-tasks
  */
 
-import { isObject, type JsonObject } from '../../src/base/values.ts';
+import { invalidParams, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Response, RpcError } from '../../src/call/journal/entries.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -52,7 +52,7 @@ export async function serveTask(
       return { result: {} };
     }
     if (!isObject(inputResponses)) {
-      return { error: { code: -32602, message: 'Invalid params: inputResponses must be an object' } };
+      return { error: invalidParams('inputResponses must be an object') };
     }
     await tasks.update(taskId, principal, inputResponses);
     return { result: {} };

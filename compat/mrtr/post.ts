@@ -39,7 +39,15 @@
  * The drafts' printed examples are in `test/e2e/vectors`, and the messages here are compared with them.
  */
 import { digest } from '../../src/base/digest.ts';
-import { AwaitError, deferred, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
+import {
+  AwaitError,
+  badToken,
+  deferred,
+  invalidParams,
+  isObject,
+  type JsonObject,
+  objectOf,
+} from '../../src/base/values.ts';
 import type { RpcError } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import { wireError } from '../../src/call/run/wire-error.ts';
@@ -399,10 +407,10 @@ async function splitState(
   const [token = '', sealed, ...more] = typeof state === 'string' ? state.split(BETWEEN) : [];
   if (sealed === undefined && !needed) return { token: state };
   if (sealed === undefined || more.length > 0) {
-    throw new AwaitError('bad-token', 'it is not a state of this draft');
+    throw badToken('it is not a state of this draft');
   }
   const { of, id, session, said } = await sealer.open('retry', sealed);
-  if (of !== digest(token)) throw new AwaitError('bad-token', 'the data behind it belongs to another state');
+  if (of !== digest(token)) throw badToken('the data behind it belongs to another state');
   return {
     token,
     ...((typeof id === 'string' || typeof id === 'number') && { id }),
@@ -449,10 +457,7 @@ async function serveTask(tasks: Tasks, served: Served): Promise<Responding> {
       case 'tasks/cancel': {
         if (await tasks.cancel(taskId, principal)) return final(await tasks.get(taskId, principal));
         const { status } = await tasks.get(taskId, principal);
-        return refusal({
-          code: -32602,
-          message: `Invalid params: the task is ${status}, and cannot be cancelled`,
-        });
+        return refusal(invalidParams(`the task is ${status}, and cannot be cancelled`));
       }
       default:
         services.engine.hold(gone, session, exchange.inbound.memory);

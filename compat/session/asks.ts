@@ -3,7 +3,14 @@
  * before it goes out, so that its answer may arrive at any process. Answers to a server that has ended are dropped.
  */
 import { digest } from '../../src/base/digest.ts';
-import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
+import {
+  AwaitError,
+  defined,
+  invalidParams,
+  isObject,
+  type JsonObject,
+  objectOf,
+} from '../../src/base/values.ts';
 import { isOddUrlAsk, ODD_URL } from '../../src/base/web-url.ts';
 import { newCallId } from '../../src/call/engine.ts';
 import type { AskProgress } from '../../src/call/frame/turn.ts';
@@ -49,8 +56,7 @@ export class SessionAsks {
   /** Resolves when it is answered, if ever. */
   ask({ method, params, progress, signal }: AskMessage, send: Send): Promise<Response> {
     const { logger, limits } = this.#services.settings;
-    if (isOddUrlAsk(method, params))
-      return Promise.resolve({ error: { code: -32602, message: `Invalid params: ${ODD_URL}` } });
+    if (isOddUrlAsk(method, params)) return Promise.resolve({ error: invalidParams(ODD_URL) });
     if (this.#open.size >= limits.asks) {
       if (!this.#isFull)
         logger.warn('a server has too many open asks in its session; further ones stay pending', { method });

@@ -12,6 +12,7 @@ import {
   type Entry,
   isEnd,
   type Response,
+  withoutArguments,
 } from '../../src/call/journal/entries.ts';
 import type { Outcome, RequestContext } from '../../src/call/ports.ts';
 import { goesOnElsewhere, isBadToken, told } from '../../src/call/run/wire-error.ts';
@@ -30,7 +31,6 @@ import type { Exchange } from './exchange.ts';
 import type { Session } from './session.ts';
 import {
   askMessage,
-  boundTo,
   type Caller,
   type Closing,
   loggedWay,
@@ -184,8 +184,7 @@ async function callOf(
   if (first?.type !== 'called') return undefined;
   const { call } = first;
   const isOwn = call.session === session.name && call.principal === session.principal && call.expires > now();
-  const { arguments: _, ...params } = call.params;
-  return isOwn ? { ...call, params } : undefined;
+  return isOwn ? withoutArguments(call) : undefined;
 }
 
 /** A client that came back for a call's reply. @param last the id that it had last, if it had one */
@@ -245,32 +244,29 @@ async function readLog(exchange: ReplyExchange, reply: ReplyOf, connection: Call
         return;
       }
     }
-    const first = await store.read(callId, 0, session.principal);
+    const call = await callOf(exchange, callId);
     if (gone.aborted) return;
-    if (first === undefined && session.runs(callId)) {
+    if (call === undefined && session.runs(callId)) {
       // It runs here, and is not written yet.
       await pause(SOON, gone);
       continue;
     }
-    if (first?.type !== 'called') {
+    if (call === undefined) {
       connection.end('expired');
       return;
     }
-    const { call } = first;
     const caller = await dialect.caller(session);
     const source = dialect.source(exchange, callId);
     const direct = (message: JsonObject): void => services.replies.get(callId)?.pass(dialect.event(message));
     let isTaken = false;
     const started = engine.takeUp(
       callId,
-      boundTo(caller, call),
+      call,
       requestContextOf(
         caller,
         source,
         call.params,
-        dialect.way(exchange, direct, (response) =>
-          session.beforeEnd({ method: call.method, params: call.params }, response),
-        ),
+        dialect.way(exchange, direct, (response) => session.beforeEnd(call, response)),
       ),
       async (taken) => {
         isTaken = true;

@@ -329,7 +329,7 @@ function merge(stream: string, before: BatchPlaces, readings: readonly CallReadi
   const send =
     (nth: number): Sink['send'] =>
     (event, id) => {
-      const place = id === undefined ? undefined : parseEventId(id, Infinity);
+      const place = parseEventId(id ?? '', Infinity);
       if (place !== undefined) places[nth] = place;
       return sink.send(event, place && batchEventId(stream, places));
     };

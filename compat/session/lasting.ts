@@ -259,7 +259,7 @@ class LastingConnection {
   #sinkOf(callId: string): Sink {
     return {
       send: (event, id) => {
-        const place = id === undefined ? undefined : parseEventId(id, Infinity);
+        const place = parseEventId(id ?? '', Infinity);
         if (place !== undefined) this.#open.set(callId, place);
         return this.#send(event, place !== undefined);
       },

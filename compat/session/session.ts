@@ -4,7 +4,7 @@
  * continue them.
  */
 import { setMaxListeners } from 'node:events';
-import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
+import { AwaitError, CANCEL, defined, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { Begun, Started } from '../../src/call/engine.ts';
 import type { Client, Kept, Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
@@ -383,7 +383,7 @@ export class Session {
   async notified(message: JsonObject): Promise<void> {
     const { method, params } = message;
     if (method === 'notifications/initialized') return;
-    if (method === 'notifications/cancelled') {
+    if (method === CANCEL) {
       const { requestId, reason } = objectOf(params);
       if (!isRequestId(requestId)) return;
       const call = this.#calls.get(requestId);

@@ -3,7 +3,7 @@
  * way: where asks and notifications go, and what ends the turn.
  */
 import { sha256 } from '../../src/base/digest.ts';
-import { defined, type JsonObject, objectOf } from '../../src/base/values.ts';
+import { CANCEL, defined, ELICIT, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import type { Client, OpenAsk } from '../../src/call/journal/entries.ts';
 import type { Binding, Instance, Outcome, RequestContext } from '../../src/call/ports.ts';
@@ -121,7 +121,7 @@ export function askMessage(callId: string, ask: OpenAsk): JsonObject {
 }
 
 export function withdrawal(callId: string, key: string): JsonObject {
-  return { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: `${callId}/${key}` } };
+  return { jsonrpc: '2.0', method: CANCEL, params: { requestId: `${callId}/${key}` } };
 }
 
 export function notifying(say: Say): RequestContext['notify'] {
@@ -143,7 +143,7 @@ function paramsOf(ask: OpenAsk, id: string): { params?: JsonObject } {
   const { method } = ask;
   const params = ask.progress === undefined ? ask.params : listening(ask.params, id);
   if (Object.keys(params).length === 0) return {};
-  const isUrl = method === 'elicitation/create' && params.mode === 'url';
+  const isUrl = method === ELICIT && params.mode === 'url';
   return { params: isUrl ? { elicitationId: uuidOf(id), ...params } : params };
 }
 

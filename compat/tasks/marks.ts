@@ -89,8 +89,7 @@ export class ToolMarks {
   }
 
   #of(principal: string | undefined): Marks | undefined {
-    const list = this.#callers.get(principal);
-    return list === undefined ? undefined : this.#lists.get(list);
+    return this.#lists.get(this.#callers.get(principal) ?? '');
   }
 
   /** Merges with the lists of the caller's other sessions. */

@@ -4,7 +4,7 @@
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
  */
 
-import { AwaitError, type JsonObject, objectOf } from '../../src/base/values.ts';
+import { AwaitError, badToken, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
@@ -89,7 +89,7 @@ export async function serveSessionTask(
   try {
     if (method === 'tasks/list') return await list(services, session, tasks, params.cursor);
     const { taskId } = params;
-    if (typeof taskId !== 'string') throw new AwaitError('bad-token', 'taskId is not a string');
+    if (typeof taskId !== 'string') throw badToken('taskId is not a string');
     if (method === 'tasks/get') {
       const view = await tasks.get(taskId, principal);
       return { result: { ...taskOnWire(services, view), ...(await services.asking?.waiting(view)) } };
@@ -148,7 +148,7 @@ async function result(
     gone,
   );
   const response = view?.response;
-  if (response === undefined) throw new AwaitError('bad-token', `the wait for task ${taskId} has ended`);
+  if (response === undefined) throw badToken(`the wait for task ${taskId} has ended`);
   if (!('result' in response)) return response;
   return { result: relatedTo(taskId, response.result) };
 }

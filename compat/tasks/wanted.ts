@@ -1,6 +1,13 @@
 /** A client's own wish for a task (`params.task`, on 2025-11-25 and on the drafts that build on it), and its list of them. */
 
-import { defined, hasCode, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
+import {
+  defined,
+  hasCode,
+  invalidParams,
+  isObject,
+  type JsonObject,
+  objectOf,
+} from '../../src/base/values.ts';
 import type { RpcError, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -33,8 +40,7 @@ export function wantedTask(
   const { ttl } = objectOf(task);
   const isSound =
     task === undefined || (isObject(task) && (ttl === undefined || ttl === null || isLife(ttl)));
-  if (!isSound)
-    return { error: { code: -32602, message: 'Invalid params: task must be { ttl }, in milliseconds' } };
+  if (!isSound) return { error: invalidParams('task must be { ttl }, in milliseconds') };
   const isWanted = task !== undefined;
   const request = taskRequest('tools/call', params, revision, session.principal);
   const isNever = mark.support !== 'required' && (chosenBy(services, request) ?? mark.when) === 'never';
@@ -70,7 +76,7 @@ export async function listTasks(
   { readonly views: readonly TaskView[]; readonly nextCursor?: string } | { readonly error: RpcError }
 > {
   if (cursor !== undefined && (typeof cursor !== 'string' || !CURSOR.test(cursor))) {
-    return { error: { code: -32602, message: 'Invalid params: cursor must be one that tasks/list gave' } };
+    return { error: invalidParams('cursor must be one that tasks/list gave') };
   }
   const page = await services.taskIndex?.list(ownerOf(session), cursor, PAGE);
   const found = await Promise.all((page?.ids ?? []).map((id) => known(tasks, id, session.principal)));

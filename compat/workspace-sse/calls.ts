@@ -1,6 +1,6 @@
 /** The requests of a workspace: each is a call of its own, in an instance of its own, with its own answers. */
 import { withoutIcons } from '../../src/base/description.ts';
-import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, invalidParams, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { CallerOf } from '../../src/call/task/tasks.ts';
@@ -116,7 +116,7 @@ export class Calls {
       settings.logger.warn(message, { code, cause: String(cause ?? '') });
       const isTheirs = code === 'bad-answer';
       const told = isTheirs
-        ? { code: -32602, message: 'Invalid params: the server does not take these capabilities' }
+        ? invalidParams('the server does not take these capabilities')
         : { code: -32603, message: 'Internal error' };
       return { jsonrpc: '2.0', id, error: told };
     }

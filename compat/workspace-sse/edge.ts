@@ -26,7 +26,7 @@
  * 10. One instance for each call.
  */
 import { Quota, type Shares } from '../../src/base/quota.ts';
-import { AwaitError, deferred, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, CANCEL, deferred, type JsonObject } from '../../src/base/values.ts';
 import { type Begun, newCallId } from '../../src/call/engine.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
@@ -180,7 +180,7 @@ async function post(
       }
       return empty(202);
     case 'notification':
-      if (posted.method === 'notifications/cancelled') await cancel(parts, inbound, owner, posted.params);
+      if (posted.method === CANCEL) await cancel(parts, inbound, owner, posted.params);
       if (posted.method === 'notifications/progress')
         await parts.calls.live.report(senderOf(owner), posted.params);
       return empty(202);

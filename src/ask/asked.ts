@@ -9,6 +9,8 @@ import {
   type Clock,
   deferred,
   defined,
+  ELICIT,
+  invalidParams,
   type JsonObject,
   objectOf,
   type Timer,
@@ -261,7 +263,7 @@ export class AskedAnswers {
   }
 
   /** Whether the client cannot be asked so. */
-  #lacks(params: JsonObject, method = 'elicitation/create'): boolean {
+  #lacks(params: JsonObject, method = ELICIT): boolean {
     const { capabilities } = this.#parts.request.call.client;
     return missingCapability(capabilities, method, params) !== undefined;
   }
@@ -392,7 +394,7 @@ export class AskedAnswers {
     } catch {
       // It is no result of such a question.
     }
-    return { error: { code: -32602, message: 'Invalid params: the answer does not fit its question' } };
+    return { error: invalidParams('the answer does not fit its question') };
   }
 
   /** Whether it is its user's response. @param isDoubted whether the page asks, too */

@@ -16,6 +16,7 @@ import {
   type Clock,
   defined,
   hasCode,
+  invalidParams,
   type JsonObject,
   objectOf,
   sleep,
@@ -262,7 +263,7 @@ export class ContinuedCall implements Instance {
   #takeUp(frame: Frame): Promise<Outcome> {
     const { home, isKept } = this.#request;
     const take = isKept ? async () => home : undefined;
-    return this.#parts.engine.takeUp(this.#own.id, bindingOf(this.#own), this.#context(frame), take).outcome;
+    return this.#parts.engine.takeUp(this.#own.id, this.#own, this.#context(frame), take).outcome;
   }
 
   async #after(frame: Frame, outcome: Outcome): Promise<Response | undefined> {
@@ -403,7 +404,7 @@ export class ContinuedCall implements Instance {
 }
 
 function invalid(why: string): Response {
-  return { error: { code: -32602, message: `Invalid params: ${why}` } };
+  return { error: invalidParams(why) };
 }
 
 /** An object with the same members; where a promise of one rejects, the member is called again if `retries` says so. */

@@ -3,6 +3,7 @@ import {
   type Clock,
   callAt,
   defined,
+  ELICIT,
   isObject,
   type JsonObject,
   type Repeating,
@@ -143,7 +144,7 @@ export class PageAsks {
 
   #personFor(call: CallRecord, context: RequestContext): string | undefined {
     // Also where its client can be asked: the tool may ask for a person.
-    const isAsked = missingCapability(call.client.capabilities, 'elicitation/create', {}) === undefined;
+    const isAsked = missingCapability(call.client.capabilities, ELICIT, {}) === undefined;
     const person = this.#person(context.authInfo);
     if (person === undefined || this.#parts.mayReplay(call, []) === 'allow') return person;
     const tool = String(call.params.name);

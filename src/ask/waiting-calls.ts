@@ -5,7 +5,7 @@
  * A call is found by what makes another call equal to it: its caller, client, revision, workspace, tool and arguments.
  */
 import { digest } from '../base/digest.ts';
-import { isObject, type JsonObject } from '../base/values.ts';
+import { ELICIT, isObject, type JsonObject } from '../base/values.ts';
 import {
   type CallRecord,
   type Checkpoint,
@@ -114,7 +114,7 @@ export function expiryOf(expires: number, asks: readonly OpenAsk[]): number {
 
 /** Whether an ask is one that the page has a form for. */
 export function isForm({ method, params }: OpenAsk): boolean {
-  return method === 'elicitation/create' && params.mode !== 'url';
+  return method === ELICIT && params.mode !== 'url';
 }
 
 export class WaitingCalls {

@@ -11,6 +11,8 @@ import { AwaitError, hasCode } from './values.ts';
 export const MOST_MESSAGE = 67_108_864;
 /** What each line of an event takes of memory besides its bytes, until the event is whole. */
 export const LINE_OVERHEAD = 64;
+/** Bytes of any other line of an event: its reader keeps its id, which goes back in a header. */
+const MOST_FIELD = 8_192;
 /** Values of one message: parsing that many may take a fifth of a second, and twenty times their bytes. */
 export const MOST_VALUES = 250_000;
 
@@ -35,6 +37,8 @@ export interface BoundedReading {
   readonly account?: OpenAccount;
   /** Asked for each piece, which is passed on, and the next one read, once it resolves; undefined: at once. */
   readonly mayRead?: () => Promise<unknown> | undefined;
+  /** Ends it once that resolves, as if it were over. */
+  readonly until?: Promise<unknown> | undefined;
 }
 
 export function isEventStream({ headers }: Response): boolean {
@@ -102,7 +106,7 @@ interface BoundParts extends BoundedReading {
 
 function bound(
   body: ReadableStream<Uint8Array>,
-  { most, isStream, onExceeded, onOver, account, mayRead }: BoundParts,
+  { most, isStream, onExceeded, onOver, account, mayRead, until }: BoundParts,
 ): ReadableStream<Uint8Array> {
   let size = 0;
   /** Line breaks in a row: two end an event. */
@@ -143,6 +147,8 @@ function bound(
           breaks = 0;
           if (column < DATA.length) isData = (column === 0 || isData) && byte === DATA[column];
           column += 1;
+          if (!isData && column > MOST_FIELD)
+            return `with a line of over ${MOST_FIELD} bytes beside its data`;
         }
         if (breaks >= 2) {
           size = 0;
@@ -185,6 +191,12 @@ function bound(
           controller.error(error);
           void reader.cancel(error).catch(() => {});
         };
+        void until?.then(() => {
+          if (isOver) return;
+          end();
+          controller.close();
+          void reader.cancel().catch(() => {});
+        });
       },
       async pull(controller) {
         const { value, done } = await reader.read().catch((error: unknown) => {

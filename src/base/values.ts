@@ -6,6 +6,13 @@ export type Json = null | boolean | number | string | Json[] | { [key: string]: 
 /** Plain JSON objects as on the wire: properties may be absent, and are `unknown` until checked. */
 export type JsonObject = Record<string, unknown>;
 
+/** Methods that many parts look for. */
+export const CANCEL = 'notifications/cancelled';
+export const ELICIT = 'elicitation/create';
+
+/** The JSON-RPC error of params that make no sense. */
+export const invalidParams = (why: string) => ({ code: -32602, message: `Invalid params: ${why}` });
+
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
@@ -193,6 +200,11 @@ export function hasCode(thrown: unknown, code: AwaitErrorCode): thrown is AwaitE
   return thrown instanceof AwaitError && thrown.code === code;
 }
 
+/** @returns an error with the code `bad-token`: the caller has no such call, or place in one, any more */
+export function badToken(message: string, cause?: unknown): AwaitError {
+  return new AwaitError('bad-token', message, cause);
+}
+
 /** @returns an error with the code `bad-option` */
 export function optionError(message: string, cause?: unknown): AwaitError {
   return new AwaitError('bad-option', message, cause);
@@ -348,7 +360,7 @@ export function deferred<T>(): Deferred<T> {
   return { promise, resolve, reject };
 }
 
-interface Deferred<T> {
+export interface Deferred<T> {
   readonly promise: Promise<T>;
   readonly resolve: (value: T | PromiseLike<T>) => void;
   readonly reject: (error: unknown) => void;

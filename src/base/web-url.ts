@@ -1,4 +1,4 @@
-import { isObject } from './values.ts';
+import { ELICIT, isObject } from './values.ts';
 
 /** The message of a refused URL, the same at both ends. */
 export const ODD_URL = 'the URL of an elicitation must begin with https:// or http://';
@@ -10,9 +10,7 @@ function isWebUrl(url: unknown): url is string {
 
 /** Whether the params of an `elicitation/create` send a client to a URL that is none of the web's. */
 export function isOddUrlAsk(method: unknown, params: unknown): boolean {
-  return (
-    method === 'elicitation/create' && isObject(params) && params.mode === 'url' && !isWebUrl(params.url)
-  );
+  return method === ELICIT && isObject(params) && params.mode === 'url' && !isWebUrl(params.url);
 }
 
 /** Whether an error is a UrlElicitationRequiredError (-32042) that names such a URL. */

@@ -6,7 +6,15 @@
  */
 import { digest } from '../base/digest.ts';
 import { Quota, type QuotaKey } from '../base/quota.ts';
-import { AwaitError, deferred, defined, type JsonObject, memoryOf, type Repeating } from '../base/values.ts';
+import {
+  AwaitError,
+  badToken,
+  deferred,
+  defined,
+  type JsonObject,
+  memoryOf,
+  type Repeating,
+} from '../base/values.ts';
 import { checkResponses, type ErrorAnswers } from './ask/answer.ts';
 import { Frame } from './frame/frame.ts';
 import { type CallRecord, type Checkpoint, type Entry, FORMAT, type Response } from './journal/entries.ts';
@@ -17,7 +25,7 @@ import type { OpenJournal } from './journal/store.ts';
 import { isAppended, volatileJournal } from './journal/writer.ts';
 import { Active } from './run/active.ts';
 import { Answers } from './run/answers.ts';
-import { type Binding, bindingOf } from './run/binding.ts';
+import type { Binding } from './run/binding.ts';
 import { Checkpoints } from './run/checkpoints.ts';
 import { Handoff, type Offer } from './run/handoff.ts';
 import { Naps } from './run/lookout.ts';
@@ -279,7 +287,7 @@ export class Engine {
    */
   takeUp(
     callId: string,
-    binding: Binding,
+    caller: QuotaKey,
     context: RequestContext,
     take?: (call: CallRecord) => Promise<Instance | undefined>,
     how: Pick<Partial<TakesOver>, 'pace' | 'silentAt' | 'seen' | 'reading'> = {},
@@ -287,7 +295,7 @@ export class Engine {
     let isStopped = false;
     const started = this.#run({ id: callId }, context, (isCancelled) => {
       const stopped = (): boolean => isStopped || isCancelled();
-      return this.#takeOver.prepare({ ...how, callId, binding, context, take, stopped });
+      return this.#takeOver.prepare({ ...how, callId, caller, context, take, stopped });
     });
     const stop = (): void => {
       isStopped = true;
@@ -300,7 +308,7 @@ export class Engine {
    * @throws AwaitError `bad-token` when this caller has no such call
    */
   async deliver(callId: string, caller: CallerOf, key: string, response: Response): Promise<void> {
-    if (this.tasks === undefined) throw new AwaitError('bad-token', 'without a store no call is found');
+    if (this.tasks === undefined) throw badToken('without a store no call is found');
     await this.tasks.answer(callId, caller, key, response).catch(async (error: unknown) => {
       if (!(await this.#parts.late?.(callId, caller.principal, key, response))) throw error;
     });
@@ -319,12 +327,11 @@ export class Engine {
   takeUpTask(call: CallRecord, at: number): Promise<Outcome> {
     const { client, principal } = call;
     const context: RequestContext = { live: true, capabilities: client.capabilities, notify: () => {} };
-    const binding = bindingOf(call);
     const { room } = this.#runs;
     if (!room.has({ principal })) return Promise.resolve(GONE);
     // Until its run begins; a call that is read twice is two objects.
     room.hold(call, { principal });
-    const { outcome } = this.takeUp(call.id, binding, context, undefined, { silentAt: at });
+    const { outcome } = this.takeUp(call.id, call, context, undefined, { silentAt: at });
     return outcome.finally(() => room.leave(call));
   }
 
@@ -522,7 +529,7 @@ export class Engine {
     const { sent = digest(errors === undefined ? responses : [responses, errors]) } = offer;
     const known = this.#runs.known(key, sent);
     if (known !== undefined && known.sent !== sent) {
-      throw new AwaitError('bad-token', `call ${state.callId}: this turn was claimed with other answers`);
+      throw badToken(`call ${state.callId}: this turn was claimed with other answers`);
     }
     if (known !== undefined) {
       onAccepted?.();

@@ -175,7 +175,7 @@ export class MemoryBacking implements Backing {
 
   async get(name: string): Promise<unknown> {
     const text = this.#records.get(name);
-    return text === undefined ? undefined : JSON.parse(text);
+    return text && JSON.parse(text);
   }
 
   getAll(names: readonly string[]): Promise<unknown[]> {

@@ -165,7 +165,7 @@ export class CallBook {
   }
 
   async #folded(id: string): Promise<{ folded: Folding; entries: Entry[] }> {
-    const folded = new Folding();
+    const folded = new Folding(true);
     const entries: Entry[] = [];
     for await (const entry of this.#store.readOn(id, 0, BOOK)) {
       folded.take(entry);

@@ -132,7 +132,7 @@ export class KeyvCallStore implements CallStore {
 
   async read(callId: string, position: number, owner?: string, until?: number): Promise<Entry | undefined> {
     const value = await readFor(owner, () => this.get(`${callId}:${position}`, until));
-    return value === undefined ? undefined : readEntry(value, `${position} of call ${callId}`);
+    return (value && readEntry(value, `${position} of call ${callId}`)) as Entry | undefined;
   }
 
   async *readOn(callId: string, position: number, owner?: string): AsyncGenerator<Entry> {

@@ -4,7 +4,7 @@
  * With `encrypt: true` records are sealed like tokens, with a key for this purpose, and bound to their store key, so
  * that no record can be put in the place of another.
  */
-import { AwaitError, isObject } from '../base/values.ts';
+import { AwaitError, badToken, isObject } from '../base/values.ts';
 import type { KeyRing } from './key-ring.ts';
 import type { Sealer } from './sealed.ts';
 
@@ -92,9 +92,5 @@ function wrapped(value: unknown): { readonly value: unknown } | { readonly text:
 }
 
 function foreign(key: string, why: string, cause?: unknown): AwaitError {
-  return new AwaitError(
-    'bad-token',
-    `${key} was written by another service, or under other secrets: ${why}`,
-    cause,
-  );
+  return badToken(`${key} was written by another service, or under other secrets: ${why}`, cause);
 }

@@ -6,7 +6,15 @@
  */
 import { createCipheriv, randomBytes } from 'node:crypto';
 import { compactDecrypt } from 'jose';
-import { AwaitError, defined, isObject, type JsonObject, keepNewest, objectOf } from '../base/values.ts';
+import {
+  AwaitError,
+  badToken,
+  defined,
+  isObject,
+  type JsonObject,
+  keepNewest,
+  objectOf,
+} from '../base/values.ts';
 import { readCheckpoint } from '../call/journal/entries.ts';
 import type { Binding, StateTokens, TokenState } from '../call/ports.ts';
 import type { KeyPurpose, KeyRing } from './key-ring.ts';
@@ -97,7 +105,7 @@ export class Sealer {
       return envelope;
     } catch (error) {
       if (error instanceof AwaitError) throw error;
-      throw new AwaitError('bad-token', 'a token cannot be opened', error);
+      throw badToken('a token cannot be opened', error);
     }
   }
 }
@@ -164,5 +172,5 @@ function differing(bound: unknown, binding: Binding): string | undefined {
 }
 
 function bad(reason: string): AwaitError {
-  return new AwaitError('bad-token', `a token is refused: ${reason}`);
+  return badToken(`a token is refused: ${reason}`);
 }

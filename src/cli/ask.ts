@@ -3,7 +3,7 @@
 import type { IncomingMessage } from 'node:http';
 import { createRemoteJWKSet, customFetch, errors, type JWTPayload, jwtVerify } from 'jose';
 import { checkAsk, isLoopbackUrl } from '../ask/options.ts';
-import { AwaitError, type JsonObject, optionError, systemClock } from '../base/values.ts';
+import { AwaitError, badToken, type JsonObject, optionError, systemClock } from '../base/values.ts';
 import { isLoopback } from '../doors/http/address.ts';
 import { Paths } from '../doors/http/paths.ts';
 import type { AwaitOptions } from '../handler/handler.ts';
@@ -199,7 +199,7 @@ export class SignedCaller {
     if (!BEARER.test(authorization)) return undefined;
     const token = authorization.replace(BEARER, '');
     const claims = await this.#claimsOf(token, 'callers');
-    if (claims === undefined) throw new AwaitError('bad-token', 'the bearer token of a request is not valid');
+    if (claims === undefined) throw badToken('the bearer token of a request is not valid');
     const { iss, sub, exp, client_id: client, azp } = claims;
     const clientId = [client, azp].find((one) => typeof one === 'string') ?? '';
     return { token, clientId, scopes: [], expiresAt: exp, extra: { iss, sub } };

@@ -1,6 +1,6 @@
 /** `mcp-await calls`: lists, shows and ends the calls in a store, for its operator, beside running servers. */
 import { existsSync } from 'node:fs';
-import { AwaitError, optionError, systemClock } from '../base/values.ts';
+import { type AwaitError, badToken, optionError, systemClock } from '../base/values.ts';
 import type { Entry } from '../call/journal/entries.ts';
 import { CallBook, type Story, unopened } from '../checkpoint/call-book.ts';
 import { KeyvCallStore } from '../checkpoint/call-store.ts';
@@ -112,7 +112,7 @@ async function list(book: CallBook, caller: string | undefined, { json }: ShownC
     );
   }
   const [why] = unopened(refusals);
-  if (why !== undefined) throw new AwaitError('bad-token', why);
+  if (why !== undefined) throw badToken(why);
 }
 
 type CallRow = ReturnType<typeof rowOf>;

@@ -100,10 +100,10 @@ export function isUntaken(thrown: unknown): boolean {
 export function isLost(thrown: unknown): boolean {
   if (thrown instanceof Unserved) return true;
   if (thrown instanceof AwaitError) return thrown.code === 'stream';
-  if (thrown instanceof EndpointError) {
+  const status = thrown instanceof Error && 'code' in thrown ? thrown.code : undefined;
+  if (typeof status === 'number') {
     const error = serverErrorIn(thrown);
-    const isPassing = thrown.code >= 500 || thrown.code === 429 || error?.code === INTERNAL;
-    return retryIn(error?.data) ?? isPassing;
+    return retryIn(error?.data) ?? (status >= 500 || status === 429 || error?.code === INTERNAL);
   }
   // `fetch` fails with a TypeError; other functions with one of Node's codes.
   if (thrown instanceof TypeError) return true;
@@ -158,6 +158,9 @@ export const RECONNECTION: Reconnection = {
   reconnectionDelayGrowFactor: 1.5,
   maxRetries: 2,
 };
+
+/** For a server that restarts: it is back within eight seconds, or the request fails. */
+export const RESTARTS = { ...RECONNECTION, initialReconnectionDelay: 250, maxRetries: 7 };
 
 /** Thirteen seconds in all, with the default pauses. */
 const LEAST_REPEATS = 5;

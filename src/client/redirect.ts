@@ -3,7 +3,6 @@
  * one host), and only where the method stays. No other server gets credentials or session ids.
  */
 import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js';
-import { drainBody } from './event-stream.ts';
 
 const MOST = 5;
 
@@ -14,7 +13,7 @@ export async function fetchWithinOrigin(fetch: FetchLike, url: URL, init: Reques
   for (let followed = 0; followed < MOST; followed += 1) {
     const target = targetOf(response, at, init.method ?? 'GET');
     if (target === undefined) break;
-    await drainBody(response.body);
+    await response.body?.cancel();
     at = target;
     response = await fetch(at, { ...init, redirect: 'manual' });
   }

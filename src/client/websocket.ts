@@ -7,7 +7,7 @@
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { excessOf, MOST_MESSAGE } from '../base/bounded-response.ts';
 import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '../base/resume-meta.ts';
-import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../base/values.ts';
+import { AwaitError, CANCEL, defined, isObject, type JsonObject, objectOf } from '../base/values.ts';
 import {
   Attempts,
   asError,
@@ -235,7 +235,7 @@ export class AwaitWebSocketTransport implements Transport {
         const noted = this.#noted(message);
         const refused = refusedAsk(noted);
         if (isRequest(noted)) this.#asked.add(noted.id);
-        else if ('method' in noted && noted.method === 'notifications/cancelled')
+        else if ('method' in noted && noted.method === CANCEL)
           this.#asked.delete(noted.params?.requestId as RequestId);
         if (this.#asked.size > MOST_ASKED) {
           this.#refuse(`asks more than ${MOST_ASKED} things at once`, socket);

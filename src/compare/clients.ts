@@ -2,8 +2,10 @@
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import type { Revision } from '../../compat/revisions.ts';
+import { isEventStream } from '../base/bounded-response.ts';
 import { importPeer } from '../base/peer.ts';
 import { isObject, type JsonObject, objectOf, optionError, sleep, systemClock } from '../base/values.ts';
+import { readEvents } from '../client/event-stream.ts';
 import { AwaitClientTransport, type ClientRevision } from '../client/index.ts';
 import type { OnAsk, PlayedCaller, Player } from './player.ts';
 
@@ -74,14 +76,8 @@ async function readBody(
   onEvent: (event: EventSourceMessage) => void,
   onMessage: (message: unknown) => void,
 ): Promise<void> {
-  if (!response.headers.get('content-type')?.startsWith('text/event-stream')) {
-    onMessage(await response.json());
-    return;
-  }
-  const parser = createParser({ onEvent });
-  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
-  for (let read = await reader?.read(); read?.done === false; read = await reader?.read())
-    parser.feed(read.value);
+  if (!isEventStream(response) || response.body === null) return onMessage(await response.json());
+  for await (const event of readEvents(response.body, () => {})) onEvent(event);
 }
 
 function resultOf({ result, error }: JsonObject): JsonObject {

@@ -1,5 +1,5 @@
 /** The user of one step: answers asks from the scenario, or fills forms in from their schemas. */
-import { isObject, type JsonObject, objectOf } from '../base/values.ts';
+import { ELICIT, isObject, type JsonObject, objectOf } from '../base/values.ts';
 import type { Answer, Answering, Ask, Scenario } from './scenario.ts';
 
 /** An ask as its client saw it. */
@@ -91,7 +91,7 @@ export function userOf(
 }
 
 export function questionOf(method: string, params: JsonObject): string {
-  if (method === 'elicitation/create') {
+  if (method === ELICIT) {
     return params.mode === 'url' ? `${String(params.message)} ${String(params.url)}` : String(params.message);
   }
   if (method !== 'sampling/createMessage') return method === 'roots/list' ? 'roots' : method;

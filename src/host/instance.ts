@@ -5,6 +5,7 @@
  */
 import { digest } from '../base/digest.ts';
 import {
+  CANCEL,
   defined,
   isObject,
   type JsonObject,
@@ -247,7 +248,7 @@ export class LiveInstance implements HostInstance {
     this.#between.delete(frame);
     // A server elsewhere may keep something for the call between its rounds, such as a task.
     if (requestState !== undefined && reason !== WENT_ON && this.#begun.lowLevel === undefined)
-      this.notify({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestState } });
+      this.notify({ jsonrpc: '2.0', method: CANCEL, params: { requestState } });
     for (const [id, entry] of inFlight) {
       if (entry.frame !== frame) continue;
       this.#tell(id, reason);
@@ -258,7 +259,7 @@ export class LiveInstance implements HostInstance {
   /** Cancels a request: its handler's signal fires. */
   #tell(requestId: string | number, reason?: string): void {
     const params = { requestId, ...defined({ reason }) };
-    this.notify({ jsonrpc: '2.0', method: 'notifications/cancelled', params });
+    this.notify({ jsonrpc: '2.0', method: CANCEL, params });
     // The SDK looks for it in a later microtask.
     this.#handlers?.get(requestId)?.abort(reason);
   }
@@ -467,7 +468,7 @@ function needsOf(response: Response): Needs | undefined {
 
 /** The recorded params of the next round of a replayed call; undefined if none are left. */
 function recordedRound(frame: Frame): Promise<RoundParams> | undefined {
-  return frame.lastRound === undefined ? undefined : askFor(frame, readNeeds(frame.lastRound));
+  return frame.lastRound && askFor(frame, readNeeds(frame.lastRound));
 }
 
 /** Resolves with the params of the next round; never settles if the call continues elsewhere. */

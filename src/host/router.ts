@@ -6,6 +6,7 @@
  */
 import {
   AwaitError,
+  CANCEL,
   deferred,
   defined,
   isObject,
@@ -120,11 +121,11 @@ export class Router {
 
   #leftBy(id: string | number | undefined, call = currentContext()?.call): Frame | undefined {
     if (call !== undefined && this.#left.has(call)) return call as Frame;
-    return id === undefined ? undefined : this.#leftIds.get(id)?.deref();
+    return this.#leftIds.get(id as string)?.deref();
   }
 
   notification(message: Message, options: SendOptions): void {
-    if (message.method === 'notifications/cancelled') return;
+    if (message.method === CANCEL) return;
     if (message.method === 'notifications/progress') {
       this.#progress(message, this.#ownerOf(options.relatedRequestId));
       return;
@@ -151,7 +152,7 @@ export class Router {
     const { method = '', params } = message;
     if (method === 'ping') return Promise.resolve({ result: {} });
     const { relatedRequestId, progress } = options;
-    const entry = relatedRequestId === undefined ? undefined : this.inFlight.get(relatedRequestId);
+    const entry = this.inFlight.get(relatedRequestId as string);
     if (entry?.method === 'tasks/result' && entry.frame !== undefined && !this.#options.single) {
       const asked = { method, params, ...defined({ progress }) };
       const answered = this.#options.outside.requestIn?.(asked, entry.frame);

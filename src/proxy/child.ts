@@ -57,8 +57,9 @@ export class ChildLink implements PeerLink {
   #ended = false;
   #why: string | undefined;
   #rubbish = 0;
+  /** As JSON: a piece of a line would keep the whole line in memory. */
   #firstRubbish: string | undefined;
-  #lastError = '';
+  #lastError: string | undefined;
   readonly #inflow: Inflow;
   /** What it has not read of its input. */
   readonly #unread: Account;
@@ -92,7 +93,7 @@ export class ChildLink implements PeerLink {
       rate: RATE,
       account,
       pass: (message) => this.#events.message(message),
-      failed: (reason) => this.kill(reason),
+      link: this,
     });
     this.#unread = account(() => this.kill(FULL));
     const lines = new Lines(this.#lineBytes, (line) => this.#line(line));
@@ -100,13 +101,11 @@ export class ChildLink implements PeerLink {
       this.kill(`it wrote a line longer than ${this.#lineBytes} bytes`),
     );
     const errors = new Lines(65_536, (line) => {
-      if (!FRAME.test(line)) this.#lastError = line.trim().slice(0, QUOTED);
+      if (!FRAME.test(line)) this.#lastError = JSON.stringify(line.trim().slice(0, QUOTED));
       this.#logger.info(line.slice(0, 8_192), { from: this.#name });
     });
     // A longer line of its log is dropped in pieces; it does not end the child.
-    this.#read(child.stderr, errors, new Inflow({ rate: LOG_RATE, pass: () => {}, failed: () => {} }), () =>
-      errors.flush(),
-    );
+    this.#read(child.stderr, errors, new Inflow({ rate: LOG_RATE }), () => errors.flush());
     child.stdin.on('error', () => {});
     this.#gone = new Promise((resolve) => {
       child.once('error', (error: NodeJS.ErrnoException) => {
@@ -190,7 +189,7 @@ export class ChildLink implements PeerLink {
 
   #dropped(line: string): void {
     this.#rubbish += 1;
-    this.#firstRubbish ??= line.slice(0, QUOTED);
+    this.#firstRubbish ??= JSON.stringify(line.slice(0, QUOTED));
     if (this.#rubbish > RUBBISH) return;
     const more = this.#rubbish === RUBBISH ? { more: 'further lines are not logged' } : {};
     this.#logger.warn('a line on the stdout of a server is not a JSON-RPC message; it was dropped', {
@@ -212,9 +211,9 @@ export class ChildLink implements PeerLink {
     this.#child.stdout?.destroy();
     this.#child.stderr?.destroy();
     let why = this.#why ?? 'it ended';
-    if (this.#firstRubbish !== undefined)
-      why += `; its stdout began with ${JSON.stringify(this.#firstRubbish)}, which is no JSON-RPC message`;
-    if (this.#lastError !== '') why += `; the last line of its stderr was ${JSON.stringify(this.#lastError)}`;
+    if (this.#firstRubbish)
+      why += `; its stdout began with ${this.#firstRubbish}, which is no JSON-RPC message`;
+    if (this.#lastError) why += `; the last line of its stderr was ${this.#lastError}`;
     this.#events.ended(why);
   }
 }

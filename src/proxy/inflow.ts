@@ -20,9 +20,9 @@ export interface InflowOptions {
   readonly rate: number;
   /** Opens the account of its link. */
   readonly account?: OpenAccount;
-  readonly pass: (message: JsonObject) => void;
-  /** It cannot be read any longer. */
-  readonly failed: (reason: string) => void;
+  readonly pass?: (message: JsonObject) => void;
+  /** Ended where it cannot be read any longer. */
+  readonly link?: { kill(reason: string): void };
 }
 
 interface QueuedMessage {
@@ -114,7 +114,7 @@ export class Inflow {
         const { id, method } = queued.message;
         isRequest = id !== undefined && method !== undefined;
         this.#used += isRequest ? 2 : 1;
-        this.#options.pass(queued.message);
+        this.#options.pass?.(queued.message);
       }
     } catch (error) {
       this.#fail(`a message of it could not be handled: ${String(error)}`);
@@ -128,6 +128,6 @@ export class Inflow {
 
   #fail(reason: string): void {
     this.close();
-    this.#options.failed(reason);
+    this.#options.link?.kill(reason);
   }
 }

@@ -7,7 +7,7 @@
  * 3. When a server ends, its open requests that cannot ask are sent to the next one; an open call is lost, and the
  *    engine decides whether to run it again.
  */
-import { AwaitError, advice, defined, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, advice, CANCEL, defined, isObject, type JsonObject } from '../base/values.ts';
 import { type CallContext, currentContext } from '../call/frame/context.ts';
 import type { Response } from '../call/journal/entries.ts';
 import { wireError } from '../call/run/wire-error.ts';
@@ -121,7 +121,7 @@ export class PeerLease implements RequestOwner {
 
   #notified(method: string, message: Message): void {
     if (method === 'notifications/initialized') return;
-    if (method === 'notifications/cancelled') {
+    if (method === CANCEL) {
       const { params = {} } = message;
       const { requestId, reason } = params;
       const work = this.#work.get(requestId as string | number);

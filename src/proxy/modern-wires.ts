@@ -1,13 +1,13 @@
 /** How requests of 2026-07-28 reach a server: each a POST, or all in one pair of pipes. */
 import type { OpenAccount } from '../base/budget.ts';
-import { AwaitError, type JsonObject, objectOf } from '../base/values.ts';
+import { AwaitError, CANCEL, type JsonObject, objectOf } from '../base/values.ts';
 import { Endpoint } from '../client/endpoint.ts';
 import {
   Attempts,
   type ClientRequest,
   isRequestId,
   isUntaken,
-  RECONNECTION,
+  RESTARTS,
   type RequestId,
   type Rpc,
   type RpcAnswer,
@@ -32,8 +32,6 @@ import { type BoundReply, RATE as REMOTE_RATE, type RemoteOptions } from './remo
 
 /** A request whose headers do not say what its arguments say. */
 const HEADER_MISMATCH = -32020;
-/** A server that restarts is back within eight seconds, or the request fails. */
-const UNREACHED = { ...RECONNECTION, initialReconnectionDelay: 250, maxRetries: 7 };
 /** Messages of one server that the log tells of as they are dropped. */
 const DROPPED = 20;
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
@@ -81,7 +79,7 @@ class HttpWire implements ModernWire {
   async open(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
     // A first request says whether the server is there; others outlast its restart.
     const isFirst = request.method === 'server/discover';
-    const attempts = new Attempts(UNREACHED, signal);
+    const attempts = new Attempts(RESTARTS, signal);
     const send = (): Promise<Opened> => this.#exchange(request, signal, hear);
     try {
       const opened = await (isFirst ? send() : retry(send, attempts, isUntaken));
@@ -181,7 +179,7 @@ class PipeWire implements ModernWire {
       const cancel = (): void => {
         if (!this.#waiting.delete(id)) return;
         reject(cancelled());
-        this.link?.send({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: id } });
+        this.link?.send({ jsonrpc: '2.0', method: CANCEL, params: { requestId: id } });
       };
       const settle = (answer: RpcAnswer): void => {
         signal.removeEventListener('abort', cancel);

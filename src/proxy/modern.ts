@@ -8,7 +8,15 @@
  * 4. Subscriptions of a session are one `subscriptions/listen`; over HTTP, those of a known caller (`remote-host.ts`). What the revision has no method for is answered here.
  */
 import type { OpenAccount } from '../base/budget.ts';
-import { defined, isObject, type JsonObject, memoryOf, objectOf, Subscriptions } from '../base/values.ts';
+import {
+  CANCEL,
+  defined,
+  isObject,
+  type JsonObject,
+  memoryOf,
+  objectOf,
+  Subscriptions,
+} from '../base/values.ts';
 import { EndpointError } from '../client/endpoint.ts';
 import {
   asError,
@@ -110,7 +118,7 @@ export class ModernPeerLink implements PeerLink {
       rate: options.rate,
       account: options.account,
       pass: (heard) => this.#pass(heard as Heard),
-      failed: (reason) => this.kill(reason),
+      link: this,
     });
     const deliver = (message: Rpc): void => this.#hear(message);
     const shared = options.listening?.({
@@ -135,9 +143,9 @@ export class ModernPeerLink implements PeerLink {
     if (typeof method !== 'string') return;
     if (isRequestId(id)) void this.#request({ jsonrpc: '2.0', id, method, params });
     else if (method === 'notifications/initialized' && this.#options.listens) this.#listener.start();
-    else if (method === 'notifications/cancelled' && isRequestId(params.requestId))
+    else if (method === CANCEL && isRequestId(params.requestId))
       this.#cancel(params.requestId, params.reason !== LEFT);
-    else if (method === 'notifications/cancelled') this.#cancelTask(taskOf(params));
+    else if (method === CANCEL) this.#cancelTask(taskOf(params));
   }
 
   async close(): Promise<void> {

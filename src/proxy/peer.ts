@@ -13,6 +13,7 @@
 import type { Account, OpenAccount } from '../base/budget.ts';
 import {
   AwaitError,
+  CANCEL,
   defined,
   isObject,
   type JsonObject,
@@ -244,7 +245,7 @@ export class Peer {
   cancel(id: number, reason?: string): void {
     if (!this.#pending.has(id)) return;
     const params = { requestId: id, ...defined({ reason }) };
-    this.notify({ jsonrpc: '2.0', method: 'notifications/cancelled', params });
+    this.notify({ jsonrpc: '2.0', method: CANCEL, params });
   }
 
   /** Waits no longer for a response. */
@@ -297,7 +298,7 @@ export class Peer {
 
   #notified(method: string, message: JsonObject, about?: string | number): void {
     const params = objectOf(message.params);
-    if (method === 'notifications/cancelled') {
+    if (method === CANCEL) {
       this.#asks.get(params.requestId as number)?.abort();
       return;
     }
@@ -309,7 +310,7 @@ export class Peer {
       return;
     }
     if (method === 'notifications/tools/list_changed') this.#tools = undefined;
-    const request = about === undefined ? undefined : this.#pending.get(about);
+    const request = this.#pending.get(about as string);
     const holder = this.holder;
     if (request?.owner !== undefined) request.owner.notification(message, request.requestId);
     else if (holder === undefined) this.outside?.notification(message);

@@ -9,8 +9,17 @@
 import { type BoundedReading, isEventStream } from '../base/bounded-response.ts';
 import type { Account, OpenAccount } from '../base/budget.ts';
 import { importPeer } from '../base/peer.ts';
-import { hasCode, isObject, type JsonObject, objectOf, systemClock, within } from '../base/values.ts';
-import { RECONNECTION } from '../client/message.ts';
+import {
+  type Deferred,
+  deferred,
+  hasCode,
+  isObject,
+  type JsonObject,
+  objectOf,
+  systemClock,
+  within,
+} from '../base/values.ts';
+import { Attempts, isLost, RECONNECTION, RESTARTS, retry } from '../client/message.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import { Inflow } from './inflow.ts';
 import { FULL, heldMemory, isRpcMessage, type LinkEvents, type PeerLink } from './link.ts';
@@ -22,15 +31,13 @@ export interface RemoteOptions {
 }
 
 /** Limits what is collected of a response of the server. */
-export type BoundReply = (
-  response: Response,
-  reading: Pick<BoundedReading, 'onExceeded' | 'onOver' | 'mayRead'>,
-) => Response;
+export type BoundReply = (response: Response, reading: Omit<BoundedReading, 'account'>) => Response;
 
 /** The part of the SDK's transports that is used here. */
 interface Transport {
   onmessage?: (message: never) => void;
   onclose?: () => void;
+  onerror?: (error: Error) => void;
   start(): Promise<void>;
   send(message: never, options?: { readonly onresumptiontoken: (token: string) => void }): Promise<void>;
   close(): Promise<void>;
@@ -40,9 +47,11 @@ interface Transport {
 
 /** Messages of a server that are read in a second. */
 export const RATE = 1_000;
+/** Events without a message that a session of the server may have. */
+const RUBBISH = 100;
 /** Bytes that a request takes beside its message. */
 const REQUEST = 65_536;
-/** How long the server may take to answer the end of its session, in milliseconds. */
+/** How long the server may take to answer the end of its session, and to end a reply after its response; in milliseconds. */
 const GRACE = 2_000;
 /** How long after the end of a reply the transport has passed on what was in it, in milliseconds. */
 const PASSED = 100;
@@ -55,6 +64,8 @@ interface Unanswered {
   key: unknown;
   /** How often that may fail. */
   left: number;
+  /** Its response has come, and what may follow in its reply. */
+  readonly over: Deferred<void>;
 }
 
 type Fetch = (input: string | URL, init?: RequestInit) => Promise<Response>;
@@ -69,7 +80,7 @@ export class RemoteLink implements PeerLink {
   readonly #inflow: Inflow;
   /** By their ids. */
   readonly #unanswered = new Map<unknown, Unanswered>();
-  /** Responses to the server's own requests that are under way, each a request. */
+  /** Responses to the server's own requests, and notifications, that are under way: each is a request. */
   readonly #responses: Account;
   /** What they take, in bytes. */
   #responding = 0;
@@ -82,7 +93,7 @@ export class RemoteLink implements PeerLink {
       rate: RATE,
       account,
       pass: (message) => this.#events.message(message),
-      failed: (reason) => this.kill(reason),
+      link: this,
     });
     this.#responses = account(() => this.kill(FULL));
     this.#transport = this.#open('http');
@@ -90,7 +101,9 @@ export class RemoteLink implements PeerLink {
   }
 
   send(message: JsonObject): void {
-    const memory = message.method === undefined ? heldMemory(message) + REQUEST : 0;
+    // What a call sends counts with the call.
+    const isCounted = message.id === undefined || message.method === undefined;
+    const memory = isCounted ? heldMemory(message) + REQUEST : 0;
     this.#responds(memory);
     if (this.#isOver) return;
     void this.#send(message)
@@ -119,15 +132,18 @@ export class RemoteLink implements PeerLink {
     const transport = await this.#transport;
     const { id, method } = message;
     const left = RECONNECTION.maxRetries;
-    const request: Unanswered = { key: this.#wire === 'http' ? id : undefined, left };
+    const request: Unanswered = { key: this.#wire === 'http' ? id : undefined, left, over: deferred() };
     const onresumptiontoken = (key: string): void => void Object.assign(request, { key, left });
     // One that is cancelled may end without a response.
-    if (id === undefined) this.#unanswered.delete(objectOf(message.params).requestId);
-    else if (method !== undefined) this.#unanswered.set(id, request);
+    const isRequest = id !== undefined && method !== undefined;
+    if (isRequest) this.#unanswered.set(id, request);
+    else if (id === undefined) this.#unanswered.delete(objectOf(message.params).requestId);
+    const send = (): Promise<void> => transport.send(message as never, { onresumptiontoken });
     try {
-      await transport.send(message as never, { onresumptiontoken });
+      // A request may have been taken, and would be done twice.
+      await (isRequest ? send() : retry(send, new Attempts(RESTARTS, AbortSignal.any([])), isLost));
     } catch (error) {
-      const code = isObject(error) ? error.code : undefined;
+      const { code } = objectOf(error);
       const isRefused = typeof code === 'number' && code >= 400 && code < 500 && code !== 401 && code !== 403;
       if (method !== 'initialize' || this.#wire === 'sse' || !isRefused) throw error;
       // As the revisions of 2025 have it for clients that also know the one before.
@@ -156,16 +172,28 @@ export class RemoteLink implements PeerLink {
         onExceeded: ({ message }) => this.#refuse(requestIn(init), message) || this.kill(message),
         onOver,
         mayRead: () => this.#inflow.ready(),
+        // A server need not end a reply.
+        until: wire === 'http' ? this.#requestsOf(init)[0]?.over.promise : undefined,
       });
     });
     transport.onmessage = (message: JsonObject) => {
       if (this.#isOver || !isRpcMessage(message)) return;
       const { id, method, result } = message;
-      if (method === undefined) this.#unanswered.delete(id);
+      const answered = method === undefined && this.#unanswered.get(id);
+      if (answered) {
+        this.#unanswered.delete(id);
+        setTimeout(answered.over.resolve, GRACE).unref();
+      }
       if (isObject(result) && typeof result.protocolVersion === 'string') {
         transport.setProtocolVersion?.(result.protocolVersion);
       }
       this.#inflow.push(message);
+    };
+    let rubbish = 0;
+    // What its parser refuses takes longer than a message.
+    transport.onerror = (error) => {
+      const isRubbish = error instanceof SyntaxError || 'issues' in error;
+      if (isRubbish && ++rubbish > RUBBISH) this.kill('it sends what is no message');
     };
     transport.onclose = () => {
       if (this.#wire === wire) this.#ended('its connection closed');
@@ -182,14 +210,18 @@ export class RemoteLink implements PeerLink {
     return true;
   }
 
+  /** Those whose reply a request of the transport is for. */
+  #requestsOf(init: RequestInit): Unanswered[] {
+    const { id, method } = requestIn(init);
+    const key = new Headers(init.headers).get('last-event-id') ?? (method && id);
+    return [...this.#unanswered.values()].filter((request) => request.key === key);
+  }
+
   /** A reply is over, or could not be had. @param isLast whether the transport does not ask for the rest of it again */
   #over(init: RequestInit, isLast: boolean): void {
     // Over HTTP+SSE responses come in the stream of the session alone.
-    if (this.#unanswered.size === 0 || (this.#wire === 'sse' && init.body)) return;
-    const { id, method } = requestIn(init);
-    const key = new Headers(init.headers).get('last-event-id') ?? (method && id);
-    for (const request of this.#unanswered.values()) {
-      if (request.key !== key) continue;
+    if (this.#wire === 'sse' && init.body) return;
+    for (const request of this.#requestsOf(init)) {
       request.left -= 1;
       if (!isLast && request.left > 0) continue;
       this.#ended('a reply of it ended without the response');
@@ -201,8 +233,11 @@ export class RemoteLink implements PeerLink {
   #failed(message: JsonObject, error: unknown): void {
     // Its call was told.
     if (hasCode(error, 'limit')) return;
-    const code = isObject(error) ? error.code : undefined;
-    const isGone = code === 404 || typeof code !== 'number' || message.method === 'initialize';
+    const { code } = objectOf(error);
+    const { method } = message;
+    // What waits for an answer that is lost would wait for ever; 400 is to one that nothing waits for.
+    const isGone =
+      code === 404 || typeof code !== 'number' || method === 'initialize' || (!method && code !== 400);
     // Its session is unknown to the server, which may have started anew.
     if (code === 404) this.#events.lost?.(message.id as number, reasonOf(error), { untaken: true });
     if (isGone) this.kill(reasonOf(error));

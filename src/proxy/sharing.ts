@@ -7,7 +7,7 @@
  * Two processes that start a server for one client at the same moment have one each.
  */
 import { digest } from '../base/digest.ts';
-import { AwaitError, type JsonObject } from '../base/values.ts';
+import { AwaitError, CANCEL, type JsonObject } from '../base/values.ts';
 import type { Response } from '../call/journal/entries.ts';
 import type { HandoffParts } from '../call/run/handoff.ts';
 import { type Message, responseOf } from '../host/transport.ts';
@@ -136,7 +136,7 @@ export class Sharing {
         const ask = asked;
         signal?.addEventListener('abort', () => {
           if (!asks.delete(ask)) return;
-          line.say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: ask } });
+          line.say({ jsonrpc: '2.0', method: CANCEL, params: { requestId: ask } });
         });
         return new Promise((resolve) => {
           asks.set(ask, resolve);

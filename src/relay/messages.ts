@@ -3,7 +3,7 @@
  * forge one, nor send one to another process or a second time: each names its receiver and its place among the messages
  * of its sender.
  */
-import { AwaitError, isObject, type JsonObject, keepNewest } from '../base/values.ts';
+import { badToken, isObject, type JsonObject, keepNewest } from '../base/values.ts';
 
 /** How long a message is good for, in milliseconds; clocks may differ by as much. */
 const LIFE = 300_000;
@@ -38,10 +38,10 @@ export function sealedMessages(sealing: Sealing, now: () => number): Messages {
     },
     open: async (text, at) => {
       const { to, from: sender, nth, message } = await sealing.open('relay', text, Infinity);
-      if (to !== at) throw new AwaitError('bad-token', 'the message was for another process');
+      if (to !== at) throw badToken('the message was for another process');
       if (typeof sender !== 'string' || typeof nth !== 'number' || !isObject(message))
-        throw new AwaitError('bad-token', 'the message has no sender');
-      if (!received.isNew(sender, nth)) throw new AwaitError('bad-token', 'the message was received before');
+        throw badToken('the message has no sender');
+      if (!received.isNew(sender, nth)) throw badToken('the message was received before');
       return message;
     },
   };

@@ -6,7 +6,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { sha256 } from '../base/digest.ts';
-import { AwaitError } from '../base/values.ts';
+import { type AwaitError, badToken } from '../base/values.ts';
 
 /** A position in a stream. */
 export interface EventPlace {
@@ -142,7 +142,7 @@ export function recordsName(id: string, scope: string): string {
 
 /** One sentence for whatever is wrong with an id (unknown, expired, pruned, foreign); the cause is for the logger. */
 export function unknownEvent(reason: string): AwaitError {
-  return new AwaitError('bad-token', 'Invalid or expired Last-Event-ID', new Error(reason));
+  return badToken('Invalid or expired Last-Event-ID', new Error(reason));
 }
 
 function digest(...parts: readonly string[]): string {

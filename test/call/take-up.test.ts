@@ -92,6 +92,30 @@ describe('a call that continues without its request', () => {
     expect(effects.map((effect) => effect.split(' ')[0])).toEqual(['charge', 'ship']);
   });
 
+  it('is taken over where there is room for its arguments, and followed elsewhere', async () => {
+    const store = new MemoryStore(LIMITS.lease);
+    const { tool } = order();
+    const owner = workbench(tool, { store: store.muted(), limits: LIMITS });
+    const full = workbench(tool, { store, limits: { ...LIMITS, argumentBytes: 1, callerArgumentBytes: 1 } });
+    const other = workbench(tool, { store, limits: LIMITS });
+    const first = listening();
+    beginResumable(owner.engine, first.context);
+    await until(() => first.asked.length === 1);
+    const [second, third] = [listening(), listening()];
+    const followed = full.engine.takeUp(callIn(store), BINDING, second.context);
+    await pause(6 * LIMITS.lease);
+    expect(store.types()).not.toContain('claimed');
+    const taken = other.engine.takeUp(callIn(store), BINDING, third.context);
+    for (const nth of [1, 2]) {
+      await until(() => third.asked.length === nth);
+      const ask = third.asked[nth - 1] as OpenAsk;
+      await taken.answer(ask.key, { result: accept(ask) });
+    }
+    const wanted = [{ a: 're: one' }, { a: 're: two' }];
+    expect([resultOf(await taken.outcome), resultOf(await followed.outcome)]).toEqual([wanted, wanted]);
+    expect([second.asked, full.counts.opened]).toEqual([[], 0]);
+  });
+
   it('is taken over also where each connection of its client is shorter than a lease', async () => {
     const store = new MemoryStore(LIMITS.lease);
     const { tool } = order();

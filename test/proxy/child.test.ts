@@ -1,10 +1,13 @@
 /** A child that does not read: what waits for it is counted in an account, and ends it where that is broken off. */
 import process from 'node:process';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
 import { Budget } from '../../src/base/budget.ts';
 import { ChildLink } from '../../src/proxy/child.ts';
 import { FULL } from '../../src/proxy/link.ts';
 
+const LINE = 15_000_000;
 const SILENT = { debug: () => {}, info: () => {}, warn: () => {} };
 
 it('is ended once what it has not read exceeds its share', async () => {
@@ -26,4 +29,32 @@ it('is ended once what it has not read exceeds its share', async () => {
   child.send(message);
   expect(await ended).toContain(FULL);
   expect(budget.bytes).toBe(0);
+});
+
+it('keeps nothing of a long line that is no message', async () => {
+  const lines = `process.stdout.write('q'.repeat(${LINE}) + '\\n'); setTimeout(() => {}, 600_000)`;
+  const command = { command: process.execPath, args: ['-e', lines] };
+  const logged: unknown[] = [];
+  const logger = {
+    ...SILENT,
+    warn: (_message: string, detail?: object) => void logged.push(Object.keys(detail ?? {})),
+  };
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const used = (): number => {
+    collect();
+    return process.memoryUsage().heapUsed;
+  };
+  const before = used();
+  const children = Array.from(
+    { length: 4 },
+    () =>
+      new ChildLink(command, 'rubbish', logger, (breakOff) => new Budget(100_000_000).open({}, breakOff), {
+        message: () => {},
+        ended: () => {},
+      }),
+  );
+  await expect.poll(() => logged).toHaveLength(children.length);
+  await expect.poll(used).toBeLessThan(before + LINE);
+  for (const child of children) child.kill();
 });

@@ -14,7 +14,7 @@ function inflow(rate: number, pass = (_nth: number): void => {}) {
       passed.push(Number(nth));
       pass(Number(nth));
     },
-    failed: (reason) => void reasons.push(reason),
+    link: { kill: (reason) => void reasons.push(reason) },
   });
   const push = (count: number): void => {
     for (let nth = 0; nth < count; nth += 1) own.push({ nth });
@@ -54,7 +54,7 @@ describe('messages of a server', () => {
 
   it('that are requests are one in a turn of the event loop', async () => {
     const passed: unknown[] = [];
-    const own = new Inflow({ rate: 1_000, pass: ({ id }) => void passed.push(id), failed: () => {} });
+    const own = new Inflow({ rate: 1_000, pass: ({ id }) => void passed.push(id) });
     for (const id of ['a', undefined, 'b', 'c']) own.push({ method: 'm', ...(id !== undefined && { id }) });
     expect(passed).toEqual(['a']);
     while (own.isBehind) await sleep(1);
@@ -106,7 +106,7 @@ describe('what links hold of their servers', () => {
         rate: 10,
         account: (breakOff) => budget.open(quotaKey, breakOff),
         pass: () => {},
-        failed: () => void ended.push(name),
+        link: { kill: () => void ended.push(name) },
       });
     return { budget, ended, link };
   }

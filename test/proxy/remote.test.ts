@@ -1,5 +1,5 @@
 /** Remote servers that do not answer what they are sent. */
-import { createServer } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { boundedResponse } from '../../src/base/bounded-response.ts';
 import { Budget } from '../../src/base/budget.ts';
@@ -34,9 +34,11 @@ it('a session ends though its server does not answer that', async () => {
 
 describe('one that takes no answers is ended where those fill the memory of servers', () => {
   it.each([
-    ['small ones, which are requests all the same', 100, 8, 1_000_000],
-    ['long ones', 1_000_000, 3, 5_000_000],
-  ])('%s', async (_what, length, held, most) => {
+    ['small ones, which are requests all the same', false, 100, 8, 1_000_000],
+    ['long ones', false, 1_000_000, 3, 5_000_000],
+    ['and notifications as well', true, 100, 8, 1_000_000],
+    ['long notifications', true, 1_000_000, 3, 5_000_000],
+  ])('%s', async (_what, isNotified, length, held, most) => {
     const server = createServer((req) => void req.resume());
     const url = await listen(server);
     const ended: string[] = [];
@@ -47,8 +49,13 @@ describe('one that takes no answers is ended where those fill the memory of serv
       (breakOff) => budget.open({}, breakOff),
       { message: () => {}, ended: (reason) => void ended.push(reason) },
     );
-    const answer = (id: number): void =>
-      link.send({ jsonrpc: '2.0', id, result: { text: 'x'.repeat(length) } });
+    const answer = (id: number): void => {
+      const text = 'x'.repeat(length);
+      link.send({
+        jsonrpc: '2.0',
+        ...(isNotified ? { method: 'notifications/x', params: { text } } : { id, result: { text } }),
+      });
+    };
     for (let id = 0; id < held; id += 1) answer(id);
     expect(ended).toEqual([]);
     for (let id = 0; id < 2 * held; id += 1) answer(id);
@@ -84,7 +91,7 @@ describe('what a GET returns that is no event stream', () => {
     const link = new RemoteLink(
       { url: await listen(server) },
       (response, reading) => boundedResponse(response, 1_000_000, reading),
-      (breakOff) => new Budget(1_000).open({}, breakOff),
+      (breakOff) => new Budget(1_000_000).open({}, breakOff),
       {
         message: ({ id, method }) => void heard.push(method ?? id),
         ended: (reason) => void ended.push(reason),
@@ -111,6 +118,129 @@ describe('what a GET returns that is no event stream', () => {
     const { link, heard, ended, close } = await connected();
     link.send({ jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'x' } });
     await expect.poll(() => ended, { timeout: 10_000 }).toEqual(['a reply of it ended without the response']);
+    expect(heard).toEqual([1]);
+    await close();
+  });
+});
+
+describe('a remote server in front of which a balancer stands', () => {
+  /** A server whose replies to `tools/call` have an ask or an event of its test's, and go on. */
+  async function balanced(
+    refuse: (body: string) => number | undefined,
+    reply: (res: ServerResponse, id: unknown) => void,
+  ) {
+    const bodies: string[] = [];
+    const heard: unknown[] = [];
+    const ended: string[] = [];
+    const open = new Set<ServerResponse>();
+    const server = createServer(async (req, res) => {
+      if (req.method !== 'POST') return void res.writeHead(405).end();
+      const body = Buffer.concat(await req.toArray()).toString();
+      bodies.push(body);
+      const status = refuse(body);
+      if (status !== undefined) return void res.writeHead(status).end('no');
+      const { id, method } = JSON.parse(body);
+      if (method === 'tools/call') {
+        open.add(res.once('close', () => open.delete(res)));
+        res.writeHead(200, { 'content-type': 'text/event-stream' });
+        reply(res, id);
+      } else if (method === 'initialize') {
+        res.writeHead(200, { 'content-type': 'application/json', 'mcp-session-id': 's' });
+        res.end('{"jsonrpc":"2.0","id":1,"result":{}}');
+      } else res.writeHead(202).end();
+    });
+    const link = new RemoteLink(
+      { url: await listen(server) },
+      (response, reading) => boundedResponse(response, 20_000_000, reading),
+      (breakOff) => new Budget(100_000_000).open({}, breakOff),
+      {
+        message: ({ id, method }) => void heard.push(method ?? id),
+        ended: (reason) => void ended.push(reason),
+      },
+    );
+    link.send({ jsonrpc: '2.0', id: 1, method: 'initialize', params: {} });
+    await expect.poll(() => heard).toEqual([1]);
+    const close = async (): Promise<void> => {
+      await link.close();
+      server.closeAllConnections();
+      await shut(server);
+    };
+    return { link, bodies, heard, ended, open, close };
+  }
+  const event = (message: object): string => `data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`;
+  const call = (id: number) => ({ jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'x' } });
+  const answer = { jsonrpc: '2.0', id: 'ask', result: { action: 'accept', content: { n: 1 } } };
+
+  it.each([502, 503, 429])('gets an answer again that was refused with %i', async (status) => {
+    let refusals = 2;
+    const isRefused = (body: string): boolean => body.includes('accept') && refusals-- > 0;
+    const { link, bodies, heard, ended, close } = await balanced(
+      (body) => (isRefused(body) ? status : undefined),
+      (res) => void res.write(event({ id: 'ask', method: 'elicitation/create', params: {} })),
+    );
+    link.send(call(2));
+    await expect.poll(() => heard).toContain('elicitation/create');
+    link.send(answer);
+    await expect.poll(() => bodies.filter((body) => body.includes('accept'))).toHaveLength(3);
+    expect(ended).toEqual([]);
+    await close();
+  });
+
+  it('gets a request no second time, which it may have taken', async () => {
+    const { link, bodies, heard, close } = await balanced(
+      (body) => (body.includes('tools/call') ? 502 : undefined),
+      () => {},
+    );
+    link.send(call(2));
+    await expect.poll(() => heard).toContain(2);
+    expect(bodies.filter((body) => body.includes('tools/call'))).toHaveLength(1);
+    await close();
+  });
+
+  it.each([401, 403])(
+    'that refuses an answer with %i is given up: its call would wait for ever',
+    async (status) => {
+      const { link, heard, ended, close } = await balanced(
+        (body) => (body.includes('accept') ? status : undefined),
+        (res) => void res.write(event({ id: 'ask', method: 'elicitation/create', params: {} })),
+      );
+      link.send(call(2));
+      await expect.poll(() => heard).toContain('elicitation/create');
+      link.send(answer);
+      await expect.poll(() => ended).toHaveLength(1);
+      await close();
+    },
+  );
+
+  it('need not end its replies: each is let go once its response has come', async () => {
+    const { link, heard, ended, open, close } = await balanced(
+      () => undefined,
+      (res, id) => void res.write(event({ id, result: {} })),
+    );
+    for (let id = 2; id < 50; id += 1) link.send(call(id));
+    await expect.poll(() => heard).toHaveLength(49);
+    await expect.poll(() => open.size).toBe(0);
+    expect(ended).toEqual([]);
+    await close();
+  });
+
+  it('sends no event id that no header could hold', async () => {
+    const { link, heard, close } = await balanced(
+      () => undefined,
+      (res) => void res.write(`id: ${'x'.repeat(10_000_000)}\ndata:\n\n`),
+    );
+    link.send(call(2));
+    await expect.poll(() => heard).toEqual([1, 2]);
+    await close();
+  });
+
+  it('is given up for sending events without end that are no messages', async () => {
+    const { link, heard, ended, close } = await balanced(
+      () => undefined,
+      (res) => void res.write('data: {}\n\n'.repeat(10_000)),
+    );
+    link.send(call(2));
+    await expect.poll(() => ended).toEqual(['it sends what is no message']);
     expect(heard).toEqual([1]);
     await close();
   });

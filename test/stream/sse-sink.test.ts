@@ -240,3 +240,19 @@ describe('a client that never reads', () => {
     await streams.close();
   });
 });
+
+it('a long body is given to a runtime in pieces, and those count that it has not taken', async () => {
+  let unsent = (): number => 0;
+  const waits = (writer: Writer): void => {
+    unsent = () => writer.unsent;
+  };
+  const { body } = responseOf({ status: 200, headers: {}, body: 'x'.repeat(4_000_000), waits }, () => {});
+  const reader = body?.getReader();
+  const first = await reader?.read();
+  expect(first?.value?.byteLength).toBeLessThanOrEqual(65_536);
+  expect(unsent()).toBeGreaterThan(3_800_000);
+  let bytes = first?.value?.byteLength ?? 0;
+  for (let next = await reader?.read(); next?.done === false; next = await reader?.read())
+    bytes += next.value.byteLength;
+  expect(bytes).toBe(4_000_000);
+});

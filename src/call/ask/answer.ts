@@ -2,7 +2,7 @@
  * Checks an answer before a tool gets it (invariant 12). Three verdicts: good; asked again under a new key (its content
  * breaks the ask's schema); or refused as a whole, because it cannot be a result of that kind of ask.
  */
-import { AwaitError, isObject, type JsonObject } from '../../base/values.ts';
+import { AwaitError, ELICIT, invalidParams, isObject, type JsonObject } from '../../base/values.ts';
 import { isOddUrlAsk, ODD_URL } from '../../base/web-url.ts';
 import {
   type AnswerCompletion,
@@ -102,7 +102,7 @@ export function uncheckable(
   check: AnswerCheck,
   isRaw: boolean,
 ): Response | undefined {
-  if (isOddUrlAsk(method, params)) return { error: { code: -32602, message: `Invalid params: ${ODD_URL}` } };
+  if (isOddUrlAsk(method, params)) return { error: invalidParams(ODD_URL) };
   if (isRaw) return undefined;
   const schema = schemaOf(method, params);
   const why = schema && check.unfit(schema);
@@ -132,7 +132,5 @@ function usable(ask: OpenAsk, value: unknown, check: AnswerCheck): JsonObject | 
 /** The schema of a form. */
 function schemaOf(method: string, params: JsonObject): JsonObject | undefined {
   const { mode, requestedSchema } = params;
-  return method === 'elicitation/create' && mode !== 'url' && isObject(requestedSchema)
-    ? requestedSchema
-    : undefined;
+  return method === ELICIT && mode !== 'url' && isObject(requestedSchema) ? requestedSchema : undefined;
 }

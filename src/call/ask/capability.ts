@@ -1,16 +1,12 @@
 /** Which client capability an ask needs (invariant 4: an ask goes out only if the current request allows it). */
 
-import { isObject, type JsonObject } from '../../base/values.ts';
+import { ELICIT, isObject, type JsonObject } from '../../base/values.ts';
 import { isForNobody, isForPerson } from '../frame/place.ts';
 import type { Lack } from '../frame/turn.ts';
 import type { Response } from '../journal/entries.ts';
 
 /** The methods by which a server asks inside of a call. */
-export const ASK_METHODS: ReadonlySet<string> = new Set([
-  'elicitation/create',
-  'sampling/createMessage',
-  'roots/list',
-]);
+export const ASK_METHODS: ReadonlySet<string> = new Set([ELICIT, 'sampling/createMessage', 'roots/list']);
 
 /** The capabilities that `method` needs and `declared` lacks, in the shape a client declares them; else undefined. */
 export function missingCapability(
@@ -55,13 +51,13 @@ export function lackOf(
 ): Lack | undefined {
   if (isForPerson(params)) {
     if (isForNobody(params)) return invalid("mcp-await/by must be 'person', and mcp-await/of a role's name");
-    return hasPerson && method === 'elicitation/create' && params.mode !== 'url'
+    return hasPerson && method === ELICIT && params.mode !== 'url'
       ? undefined
       : invalid('A person must answer this form on the page of the option ask; this call has nobody there');
   }
   const required = missingCapability(declared, method, params);
   if (required === undefined) return undefined;
-  if (method === 'elicitation/create' && isObject(declared.elicitation)) {
+  if (method === ELICIT && isObject(declared.elicitation)) {
     const message = `Client does not support ${params.mode === 'url' ? 'URL' : 'form'}-mode elicitation requests`;
     return { required, ...invalid(message) };
   }

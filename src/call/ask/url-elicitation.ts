@@ -4,7 +4,7 @@
  */
 
 import { digest } from '../../base/digest.ts';
-import { isObject, type JsonObject, objectOf } from '../../base/values.ts';
+import { ELICIT, isObject, type JsonObject, objectOf } from '../../base/values.ts';
 import { RERUN } from '../frame/recording.ts';
 import type { CallRecord, Checkpoint, Completion, OpenAsk, Response, RpcError } from '../journal/entries.ts';
 
@@ -79,7 +79,7 @@ export function askUrls(before: Checkpoint, urls: readonly JsonObject[]): Checkp
     return {
       place: `${RERUN}${digest(params)}#${count}`,
       key: `url-${count}`,
-      method: 'elicitation/create',
+      method: ELICIT,
       params: { ...params, mode: 'url' },
       question: digest(params),
     };

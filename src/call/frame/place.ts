@@ -4,7 +4,7 @@
  * the answers of all later asks.
  */
 import { digest } from '../../base/digest.ts';
-import { defined, isObject, type JsonObject } from '../../base/values.ts';
+import { defined, ELICIT, isObject, type JsonObject } from '../../base/values.ts';
 
 /** The `_meta` entry by which a tool of any language names an ask's key. */
 export const KEY_META = 'mcp-await/key';
@@ -74,7 +74,7 @@ function classFor(key: string | undefined, method: string, params: JsonObject, s
   // One that a person alone may answer gets no answer that a client gave, nor somebody with another role.
   const whose = isForPerson(params) ? `:person ${roleOf(params) ?? ''}` : '';
   if (key !== undefined) return whose === '' ? `${KEYED}${key}` : `${PASSED_ON}${digest(whose)}:${key}`;
-  if (method !== 'elicitation/create') return method;
+  if (method !== ELICIT) return method;
   return params.mode === 'url' ? `${method}:url${whose}` : `${method}:form:${schema}${whose}`;
 }
 

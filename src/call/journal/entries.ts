@@ -76,6 +76,12 @@ export interface CallRecord {
 /** What memory keeps of a call beside its records: not its arguments. */
 export type Kept = Pick<CallRecord, 'id' | 'principal' | 'expires'>;
 
+/** A call as those have it who do not run it: arguments may be long, and many may look at many calls at once. */
+export function withoutArguments(call: CallRecord): CallRecord {
+  const { arguments: _, ...params } = call.params;
+  return { ...call, params };
+}
+
 /** The end of the id of a call that outlasts the request that began it. */
 export const CONTINUED = '~';
 

@@ -8,6 +8,7 @@ import {
   isReceived,
   type OpenAsk,
   type Response,
+  withoutArguments,
 } from './entries.ts';
 
 export class Folding {
@@ -17,7 +18,9 @@ export class Folding {
   moved = -1;
   /** How many of the last completions came in since then: no owner has acted on them. */
   fresh = 0;
+  /** Without its arguments, unless this is whole. */
   call: CallRecord | undefined;
+  /** Answers and steps, if this is whole. */
   readonly completions: Completion[] = [];
   /** Asks that went out and have no answer, by key. */
   readonly open = new Map<string, OpenAsk>();
@@ -27,6 +30,9 @@ export class Folding {
   readonly #times = new Map<string, number>();
   /** Reports of progress, by the ask's key. */
   readonly #reports = new Map<string, number>();
+  /** The keys of asks that were answered. */
+  readonly #answered = new Set<string>();
+  readonly #isWhole: boolean;
   drawn: { readonly drawn?: DrawnValues } = {};
   /** Since when it continues without its request, in milliseconds since the epoch; undefined while it does not. */
   detached: number | undefined;
@@ -43,6 +49,11 @@ export class Folding {
   /** When it last changed in a way that its client can see, in milliseconds since the epoch. */
   updated = 0;
 
+  /** @param isWhole whether it has what the call's next owner needs, which may be long; others hold none of that */
+  constructor(isWhole = false) {
+    this.#isWhole = isWhole;
+  }
+
   take(entry: Entry): void {
     this.at += 1;
     if (!isReceived(entry)) {
@@ -53,7 +64,7 @@ export class Folding {
     if ('when' in entry && entry.when !== undefined) this.updated = Math.max(this.updated, entry.when);
     switch (entry.type) {
       case 'called':
-        this.call = entry.call;
+        this.#named(entry.call);
         this.by = entry.by;
         if (entry.isTask) this.#detach(entry.call.created);
         break;
@@ -126,20 +137,28 @@ export class Folding {
 
   /** Whether an ask of this key was answered. */
   isAnswered(key: string): boolean {
-    return this.completions.some((done) => done.kind === 'answer' && done.key === key);
+    return this.#answered.has(key);
+  }
+
+  #named(call: CallRecord): void {
+    this.call = this.#isWhole ? call : withoutArguments(call);
   }
 
   #complete(completion: Completion): void {
-    const { kind } = completion;
-    if (kind === 'answer' && this.isAnswered(completion.key)) return;
-    this.completions.push(completion);
+    if (completion.kind === 'answer') {
+      if (this.isAnswered(completion.key)) return;
+      this.#answered.add(completion.key);
+      this.open.delete(completion.key);
+    }
+    if (this.#isWhole) this.completions.push(completion);
     if (this.moved < this.at) this.fresh += 1;
-    if (kind === 'answer') this.open.delete(completion.key);
   }
 
   #suspend({ checkpoint }: Extract<Entry, { type: 'suspended' }>): void {
-    this.call = checkpoint.call;
-    this.completions.splice(0, this.completions.length, ...checkpoint.completions);
+    this.#named(checkpoint.call);
+    this.completions.length = 0;
+    this.#answered.clear();
+    for (const completion of checkpoint.completions) this.#complete(completion);
     this.open.clear();
     for (const ask of checkpoint.open) this.open.set(ask.key, ask);
     this.asked = checkpoint.asked;

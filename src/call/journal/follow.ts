@@ -4,7 +4,7 @@
  * Both are one loop: read the next entry; if there is none, decide or wait, a little longer each time.
  */
 
-import { AwaitError, type Clock, defined, keepNewest, sleep } from '../../base/values.ts';
+import { AwaitError, badToken, type Clock, defined, keepNewest, sleep } from '../../base/values.ts';
 import { addDrawn, type DrawnValues } from './drawn.ts';
 import {
   CANCELLED,
@@ -155,7 +155,7 @@ class JournalTurn {
         return { kind: 'ended', response: entry.response };
       case 'cancelled':
         if (entry.when > 0) return { kind: 'ended', response: CANCELLED };
-        throw new AwaitError('bad-token', `call ${this.#contest.callId}: its log is deleted`);
+        throw badToken(`call ${this.#contest.callId}: its log is deleted`);
       default:
         return undefined;
     }
@@ -163,8 +163,7 @@ class JournalTurn {
 
   #claimed(entry: Extract<Entry, { type: 'claimed' }>): void {
     const { callId, sent } = this.#contest;
-    if (entry.sent !== sent)
-      throw new AwaitError('bad-token', `call ${callId}: this turn was claimed with other answers`);
+    if (entry.sent !== sent) throw badToken(`call ${callId}: this turn was claimed with other answers`);
     // A second claim of the same turn carries the same answers.
     if (this.claim === undefined) this.#since.push(...entry.answers);
     this.claim = entry;
@@ -208,11 +207,11 @@ export type FollowedTurn =
   | { readonly kind: 'stopped' }
   /** It waits for the client that has its token. */
   | { readonly kind: 'suspended'; readonly at: number }
-  /** Its owner is silent: the call may be taken over from its folded journal. */
-  | { readonly kind: 'lapsed'; readonly call: CallRecord; readonly known: Folding };
+  /** Its owner is silent, and last moved it at `moved`: the call may be taken over after `at`. */
+  | { readonly kind: 'lapsed'; readonly call: CallRecord; readonly at: number; readonly moved: number };
 
 /**
- * Follows a call from its first entry.
+ * Follows a call from its first entry, and holds nothing of it that may be long: many may follow many calls.
  * @throws AwaitError `bad-token` if there is no such call
  */
 export function follow(following: Following): Promise<FollowedTurn> {
@@ -222,20 +221,35 @@ export function follow(following: Following): Promise<FollowedTurn> {
     entry: (entry) => {
       if (stopped()) return { kind: 'stopped' };
       known.take(entry);
+      known.open.clear();
       seen?.(known.at, entry);
       if (known.cancelled) return { kind: 'cancelled' };
       return known.response && { kind: 'ended', response: known.response };
     },
     end: async (silence) => {
       if (stopped()) return { kind: 'stopped' };
-      const { call } = known;
+      const { call, at, moved } = known;
       if (call === undefined || call.principal !== principal)
-        throw new AwaitError('bad-token', `call ${callId} has no record of this caller to continue from`);
-      if (known.suspended) return { kind: 'suspended', at: known.at };
-      if (await atEnd?.(call, known.at)) return undefined;
-      return known.left || (await silence()) >= lease ? { kind: 'lapsed', call, known } : undefined;
+        throw badToken(`call ${callId} has no record of this caller to continue from`);
+      if (known.suspended) return { kind: 'suspended', at };
+      if (await atEnd?.(call, at)) return undefined;
+      return known.left || (await silence()) >= lease ? { kind: 'lapsed', call, at, moved } : undefined;
     },
   });
+}
+
+/** The whole of a log up to a position; without a call where that has expired. */
+export async function wholeOf(
+  store: CallStore,
+  { id, principal }: Pick<CallRecord, 'id' | 'principal'>,
+  at: number,
+): Promise<Folding> {
+  const whole = new Folding(true);
+  for await (const entry of store.readOn(id, 0, principal)) {
+    whole.take(entry);
+    if (whole.at === at) break;
+  }
+  return whole;
 }
 
 /** Whether the owner of a call has been silent for a lease, as far as this process has looked. */

@@ -4,7 +4,7 @@
  * is fenced (invariant 10); what other processes received for the call it passes on, and writes behind it.
  */
 
-import { AwaitError, type Clock, canonical, hasCode } from '../../base/values.ts';
+import { AwaitError, badToken, type Clock, canonical, hasCode } from '../../base/values.ts';
 import { type CallRecord, DELETED, type Entry, FORMAT, isReceived, type Received } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 
@@ -161,7 +161,7 @@ export class JournalWriter implements OpenJournal {
       const begun = this.#moment();
       if (await this.#isInserted(entry, until, onWritten)) {
         if (this.#position >= 0 && this.#mayBeDeleted && (await this.#isDeleted(until)))
-          throw new AwaitError('bad-token', `call ${this.#call.id}: its log is deleted`);
+          throw badToken(`call ${this.#call.id}: its log is deleted`);
         this.#position += 1;
         this.#hasPart = true;
         this.#doubtful = undefined;

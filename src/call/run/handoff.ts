@@ -6,7 +6,7 @@
  * repeated or out of order, and an offer that is not accepted costs only its wait.
  */
 import {
-  AwaitError,
+  badToken,
   type Clock,
   deferred,
   defined,
@@ -193,7 +193,7 @@ export class Handoff {
     try {
       const message = await this.#parts.open(text, this.name);
       const { type, id } = message;
-      if (typeof id !== 'string') throw new AwaitError('bad-token', 'a message without an id');
+      if (typeof id !== 'string') throw badToken('a message without an id');
       if (type === 'offer') this.#onOffer(id, message);
       else if (type === 'gone') this.#taken.get(id)?.();
       else if (type === 'woken') this.#options.woken(id);

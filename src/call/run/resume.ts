@@ -3,7 +3,7 @@
  * (invariant 10: one winner, by the journal).
  */
 
-import { AwaitError, defined, hasCode, memoryOf, sleep } from '../../base/values.ts';
+import { AwaitError, badToken, defined, hasCode, memoryOf, sleep } from '../../base/values.ts';
 import { type Answered, sortAnswers } from '../ask/answer.ts';
 import { missingCapability } from '../ask/capability.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
@@ -354,7 +354,7 @@ export class Resumption {
     }
     if (waiting.sent !== request.sent) {
       this.#runs.park(key, run, waiting);
-      throw new AwaitError('bad-token', `call ${run.call.id}: this turn was claimed with other answers`);
+      throw badToken(`call ${run.call.id}: this turn was claimed with other answers`);
     }
     const claim = { type: 'claimed', answers: [], sent: request.sent, by: this.#id } as const;
     const settle = this.#runs.unsettle(key);
@@ -419,8 +419,7 @@ export class Resumption {
     const { state, binding } = request;
     const entry = await this.#storeOf(request)?.read(state.callId, state.at, binding.principal);
     if (entry?.type !== 'suspended') {
-      throw new AwaitError(
-        'bad-token',
+      throw badToken(
         `call ${state.callId} has no checkpoint at ${state.at}; it expired, or is in another store`,
       );
     }

@@ -2,17 +2,18 @@
  * Takes over a call that continues without its request, once its owner gave no sign of life for a lease; until then it
  * is followed, and its outcome comes from the owner.
  */
-import { AwaitError, sleep } from '../../base/values.ts';
+import type { QuotaKey } from '../../base/quota.ts';
+import { badToken, memoryOf, sleep } from '../../base/values.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
 import { pastOf } from '../frame/turn.ts';
 import type { CallRecord, Entry } from '../journal/entries.ts';
 import type { Folding } from '../journal/fold.ts';
-import { follow } from '../journal/follow.ts';
+import { follow, wholeOf } from '../journal/follow.ts';
 import { RunJournal } from '../journal/run-journal.ts';
 import type { CallStore } from '../journal/store.ts';
 import { isAppended } from '../journal/writer.ts';
-import type { Binding } from './binding.ts';
+import { bindingOf } from './binding.ts';
 import type { Checkpoints } from './checkpoints.ts';
 import type { Naps } from './lookout.ts';
 import type { Outcome } from './outcome.ts';
@@ -25,7 +26,8 @@ import { wireError } from './wire-error.ts';
 
 export interface TakesOver {
   readonly callId: string;
-  readonly binding: Binding;
+  /** Whose call it is. */
+  readonly caller: QuotaKey;
   readonly context: RequestContext;
   /** Called when the call belongs to this process, before its first message: opens an instance. */
   readonly take: ((call: CallRecord) => Promise<Instance | undefined>) | undefined;
@@ -39,6 +41,8 @@ export interface TakesOver {
   readonly reading?: Extract<Entry, { type: 'reading' }> | undefined;
   readonly stopped: () => boolean;
 }
+
+type Ready = { readonly run: Run } | { readonly outcome: Outcome };
 
 const GONE: Outcome = { kind: 'gone' };
 /** How many leases a request waits for another one of its process that takes the same call over. */
@@ -61,14 +65,15 @@ export class TakeOver {
   }
 
   /** Resolves with the run that continues the call here, or with its outcome. */
-  async prepare(request: TakesOver): Promise<{ run: Run } | { outcome: Outcome }> {
-    const { callId, binding, context, pace, silentAt, stopped, seen } = request;
+  async prepare(request: TakesOver): Promise<Ready> {
+    const { callId, caller, context, pace, silentAt, stopped, seen } = request;
+    const { principal } = caller;
+    const { heap } = this.#runs;
     let { reading } = request;
     const pause = (milliseconds: number): Promise<void> => this.#naps.sleep(callId, milliseconds);
     const { store, clock, limits } = this.#parts;
-    if (store === undefined) throw new AwaitError('bad-token', 'without a store no call can be taken over');
+    if (store === undefined) throw badToken('without a store no call can be taken over');
     for (;;) {
-      const { principal } = binding;
       const lease = silentAt === undefined ? limits.lease : 0;
       const atEnd = async (call: CallRecord, at: number): Promise<boolean> => {
         if (reading === undefined) return false;
@@ -94,12 +99,11 @@ export class TakeOver {
         return { outcome: { kind: 'responded', response: found.response, elsewhere: true } };
       }
       if (found.kind === 'suspended')
-        return { outcome: await this.#tokenAt(callId, found.at, binding, context) };
-      const { call, known } = found;
-      if (call.method === OUTSIDE)
-        throw new AwaitError('bad-token', `call ${callId} is an ask, which ends with its server`);
+        return { outcome: await this.#tokenAt(callId, found.at, caller, context) };
+      const { call, at, moved } = found;
+      if (call.method === OUTSIDE) throw badToken(`call ${callId} is an ask, which ends with its server`);
       // It would have to be given up at once.
-      if (this.#runs.isDue || (silentAt !== undefined && known.moved !== silentAt)) return { outcome: GONE };
+      if (this.#runs.isDue || (silentAt !== undefined && moved !== silentAt)) return { outcome: GONE };
       const since = this.#runs.taking.get(callId);
       if (since !== undefined && clock.elapsed() - since < PATIENCE * limits.lease) {
         // For another request of this process.
@@ -108,11 +112,24 @@ export class TakeOver {
       }
       const now = clock.elapsed();
       this.#runs.taking.set(callId, now);
+      let held = call;
       try {
-        const ready = await this.#claim(request, store, call, known);
-        // Another process took it over, or its owner was only slow: read again.
-        if (ready !== undefined) return ready;
+        const known = await wholeOf(store, call, at);
+        const whole = known.call;
+        const bytes = memoryOf(whole?.params);
+        if (whole !== undefined && heap.has(caller, bytes)) {
+          held = whole;
+          heap.hold(held, caller, bytes);
+          const ready = await this.#claim(request, store, held, known);
+          // Otherwise another process took it over, or its owner was only slow: read again.
+          if (ready !== undefined) {
+            // Its turn holds it from now on.
+            if ('run' in ready) held = call;
+            return ready;
+          }
+        } else await sleep(clock, limits.lease / 4);
       } finally {
+        heap.leave(held);
         // By then its turn is entered.
         clock.soon(() => {
           if (this.#runs.taking.get(callId) === now) this.#runs.taking.delete(callId);
@@ -123,11 +140,11 @@ export class TakeOver {
 
   /** @returns undefined when another process has the turn */
   async #claim(
-    { callId, binding, context, take, seen }: TakesOver,
+    { callId, context, take, seen }: TakesOver,
     store: CallStore,
     call: CallRecord,
     known: Folding,
-  ): Promise<{ run: Run } | { outcome: Outcome } | undefined> {
+  ): Promise<Ready | undefined> {
     const { limits, frame: frameOptions, replay, count } = this.#parts;
     const { completions, sent } = known;
     const options = { call, clock: this.#parts.clock, most: limits.journalBytes };
@@ -165,18 +182,23 @@ export class TakeOver {
     if (isTask) journal.count({ ...frame.fold(), open: from.open });
     const held = { by: isTask ? 'task' : 'journal' } as const;
     const isLogged = context.isLogged === true;
-    const run = newRun({ call, binding, frame, instance, journal, held, isLogged });
+    const run = newRun({ call, binding: bindingOf(call), frame, instance, journal, held, isLogged });
     this.#runs.took(run);
     return { run };
   }
 
   /** The outcome of a turn that another process suspended; undefined where asks are live. */
-  async #tokenAt(callId: string, at: number, binding: Binding, context: RequestContext): Promise<Outcome> {
-    const entry = await this.#parts.store?.read(callId, at, binding.principal);
+  async #tokenAt(
+    callId: string,
+    at: number,
+    { principal }: QuotaKey,
+    context: RequestContext,
+  ): Promise<Outcome> {
+    const entry = await this.#parts.store?.read(callId, at, principal);
     if (context.live || entry?.type !== 'suspended')
-      throw new AwaitError('bad-token', `call ${callId} suspends at its asks: its token continues it`);
+      throw badToken(`call ${callId} suspends at its asks: its token continues it`);
     return {
-      ...(await this.#checkpoints.tokenFor(entry.checkpoint, at, binding, entry.by)),
+      ...(await this.#checkpoints.tokenFor(entry.checkpoint, at, bindingOf(entry.checkpoint.call), entry.by)),
       elsewhere: true,
     };
   }

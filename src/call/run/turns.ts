@@ -8,6 +8,7 @@ import {
   AwaitError,
   callAt,
   defined,
+  ELICIT,
   isObject,
   isWritable,
   type JsonObject,
@@ -380,8 +381,8 @@ export class Turns {
     if (rerunsOf(before) >= this.#parts.limits.reruns * urls.length) {
       return this.#checkpoints.endWith(run.journal, stillNeeded(run.call, urls));
     }
-    const required = missingCapability(context.capabilities, 'elicitation/create', { mode: 'url' });
-    if (required !== undefined) return refused(required, 'elicitation/create');
+    const required = missingCapability(context.capabilities, ELICIT, { mode: 'url' });
+    if (required !== undefined) return refused(required, ELICIT);
     return this.#checkpoints.suspendWithout(run.journal, askUrls(before, urls), run.binding);
   }
 }

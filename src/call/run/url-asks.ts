@@ -4,7 +4,7 @@
  * tool, which throws again, and so makes the same asks under the same keys.
  */
 import { digest } from '../../base/digest.ts';
-import { AwaitError, defined, type JsonObject } from '../../base/values.ts';
+import { AwaitError, defined, ELICIT, type JsonObject } from '../../base/values.ts';
 import { missingCapability, refusal } from '../ask/capability.ts';
 import {
   declinedResponse,
@@ -46,8 +46,8 @@ function askForUrls(
   context: RequestContext,
 ): Run | Response {
   if (rerunsOf(frame.fold()) >= limits.reruns * urls.length) return stillNeeded(call, urls);
-  const required = missingCapability(context.capabilities, 'elicitation/create', { mode: 'url' });
-  if (required !== undefined) return refusal(required, 'elicitation/create');
+  const required = missingCapability(context.capabilities, ELICIT, { mode: 'url' });
+  if (required !== undefined) return refusal(required, ELICIT);
   const asking = new Frame(call, journal, options, { ...after(frame), isPast: true });
   const questions = unanswered(urls.map(questionAbout), frame);
   const shared = { call, binding, journal, held: { by: 'task' } } as const;
@@ -121,7 +121,7 @@ export function after(frame: Frame): ReplayFrom {
 function questionAbout({ elicitationId, ...url }: JsonObject): Question {
   const about = digest(url);
   const params = { ...url, mode: 'url', ...defined({ elicitationId }) };
-  return { class: RERUN + about, method: 'elicitation/create', params, digest: about };
+  return { class: RERUN + about, method: ELICIT, params, digest: about };
 }
 
 /** The questions without those that were answered before a takeover, in a round that was not complete. */

@@ -4,12 +4,12 @@
  */
 
 import {
-  AwaitError,
+  type AwaitError,
+  badToken,
   type Clock,
   defined,
   hasCode,
   type JsonObject,
-  keepNewest,
   memoryOf,
   sleep,
 } from '../../base/values.ts';
@@ -86,21 +86,15 @@ interface Known {
   readonly folding: Folding;
   last: Promise<void>;
   bytes: number;
-  /** The position of the entry that holds the call. */
-  called: number;
   /** When it was read last, by the monotonic clock. */
   read: number;
 }
-
-/** What is kept of a task that has ended: its call and its response are read again, at `called` and `at`. */
-type EndedTask = Pick<Known, 'called'> & Pick<Folding, 'at' | 'detached' | 'updated'>;
 
 export class Tasks {
   readonly #parts: TaskParts;
   readonly #known = new Map<string, Known>();
   /** What the known ones take. */
   #bytes = 0;
-  readonly #ended = new Map<string, EndedTask>();
 
   constructor(parts: TaskParts) {
     this.#parts = parts;
@@ -108,13 +102,13 @@ export class Tasks {
 
   /** @throws AwaitError `bad-token` when this caller has no such task, or has it no more; `store` */
   async get(id: string, principal: string | undefined): Promise<TaskView> {
-    const folding = await this.#read(id, principal);
+    const folding = await this.#fold(id, principal);
     // Another reader may read on while this one waits.
     const { call, detached, response, cancelled, updated } = folding;
     const { clock } = this.#parts;
     if (call === undefined || call.principal !== principal || detached === undefined)
-      throw new AwaitError('bad-token', `task ${id} does not belong to this caller`);
-    if (call.expires < clock.now()) throw new AwaitError('bad-token', `task ${id} has expired`);
+      throw badToken(`task ${id} does not belong to this caller`);
+    if (call.expires < clock.now()) throw badToken(`task ${id} has expired`);
     if (response === undefined && this.#here(id) === undefined) this.#parts.watch(id);
     const asks = response === undefined ? waitingAsks(folding) : [];
     return {
@@ -216,7 +210,7 @@ export class Tasks {
   }
 
   #unknownAsk(id: string): AwaitError {
-    return new AwaitError('bad-token', `call ${id} has no open ask of this key that this caller can answer`);
+    return badToken(`call ${id} has no open ask of this key that this caller can answer`);
   }
 
   /**
@@ -234,7 +228,7 @@ export class Tasks {
    * @throws AwaitError `store`
    */
   async cancelCall(id: string, principal: string | undefined): Promise<boolean> {
-    const { call } = await this.#read(id, principal);
+    const { call } = await this.#fold(id, principal);
     if (call === undefined || call.principal !== principal) return false;
     return this.#cancel(call, 'the request was cancelled');
   }
@@ -242,7 +236,7 @@ export class Tasks {
   async #cancel(call: CallRecord, reason: string): Promise<boolean> {
     const { id } = call;
     for (;;) {
-      const folding = await this.#read(id, call.principal);
+      const folding = await this.#fold(id, call.principal);
       if (folding.response !== undefined) return false;
       const run = this.#here(id);
       if (run !== undefined) {
@@ -296,10 +290,9 @@ export class Tasks {
     from = -1,
   ): Promise<{ readonly call: CallRecord; readonly at: number; left: boolean } | undefined> {
     const { store, clock } = this.#parts;
-    if (this.#ended.has(id)) return undefined;
     const first = this.#known.has(id) || from <= 0 ? undefined : await store.read(id, 0, LOOKS);
     if (first?.type !== 'called') {
-      const { call, response, moved: at, left } = await this.#read(id, LOOKS);
+      const { call, response, moved: at, left } = await this.#fold(id, LOOKS);
       if (call === undefined || response !== undefined || call.expires < clock.now()) return undefined;
       return { call, at, left };
     }
@@ -316,7 +309,6 @@ export class Tasks {
 
   /** Drops what this process keeps of a task. */
   forget(id: string): void {
-    this.#ended.delete(id);
     this.#drop(id);
   }
 
@@ -325,26 +317,11 @@ export class Tasks {
     return run?.state.at === 'over' ? undefined : run;
   }
 
-  /** A task's journal; of one that has ended it may hold no more than its client may see. */
-  async #read(id: string, owner: string | undefined): Promise<Folding> {
-    const ended = this.#ended.get(id);
-    if (ended === undefined) return this.#fold(id, owner);
-    const { called, ...seen } = ended;
-    const read = (at: number) => this.#parts.store.read(id, at, owner);
-    const entries = await Promise.all([read(called), read(seen.at)]);
-    const folding = new Folding();
-    for (const entry of entries) {
-      // The store has it no more.
-      if (entry === undefined) return new Folding();
-      folding.take(entry);
-    }
-    return Object.assign(folding, seen);
-  }
-
+  /** A task's journal; nothing is kept of one that has ended. */
   async #fold(id: string, owner: string | undefined): Promise<Folding> {
     const { clock, lease } = this.#parts;
     const read = clock.elapsed();
-    const first = { folding: new Folding(), last: Promise.resolve(), bytes: 0, called: 0, read };
+    const first = { folding: new Folding(), last: Promise.resolve(), bytes: 0, read };
     // One that has ended since may be deleted by now, and would seem to wait for ever.
     const kept = this.#known.get(id);
     const known: Known = kept !== undefined && read - kept.read < KEPT * lease ? kept : first;
@@ -356,7 +333,6 @@ export class Tasks {
       if (folding.response !== undefined) return;
       for await (const entry of this.#parts.store.readOn(id, folding.at + 1, owner)) {
         folding.take(entry);
-        if (entry.type === 'called' || entry.type === 'suspended') known.called = folding.at;
         this.#keep(id, known, memoryOf(entry));
         if (folding.response !== undefined) return;
       }
@@ -364,13 +340,9 @@ export class Tasks {
     });
     known.last = reading.catch(() => {});
     await reading;
-    const { call, response, at, detached, updated } = folding;
+    const { call, response } = folding;
     // Unknown ids must not evict real tasks from this cache.
     if (call === undefined || response !== undefined) this.#drop(id, known);
-    if (call !== undefined && response !== undefined) {
-      this.#ended.set(id, { called: known.called, at, detached, updated });
-      keepNewest(this.#ended, FOLDED);
-    }
     return folding;
   }
 

@@ -4,7 +4,7 @@
  * the revision does not have are answered here.
  */
 
-import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../../base/values.ts';
+import { AwaitError, CANCEL, defined, isObject, type JsonObject, objectOf } from '../../base/values.ts';
 import type { Asks } from '../asks.ts';
 import type { Endpoint } from '../endpoint.ts';
 import type { ClientLink, LinkPorts } from '../link.ts';
@@ -93,7 +93,7 @@ export class ModernLink implements ClientLink {
 
   async notify({ method, params }: RpcNotification): Promise<void> {
     if (method === 'notifications/initialized') this.#listener.start();
-    else if (method === 'notifications/cancelled' && isRequestId(params?.requestId)) {
+    else if (method === CANCEL && isRequestId(params?.requestId)) {
       this.#calls.get(params.requestId)?.cancel(params.reason);
     }
     // Servers of this revision take no notifications over HTTP.

@@ -5,7 +5,7 @@
  * would.
  */
 import type { TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js';
-import { AwaitError, deferred, isObject } from '../../base/values.ts';
+import { AwaitError, CANCEL, deferred, isObject } from '../../base/values.ts';
 import type { Asks } from '../asks.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { drainBody } from '../event-stream.ts';
@@ -87,7 +87,7 @@ export class SessionLink implements ClientLink {
 
   async notify(message: RpcNotification): Promise<void> {
     const { method, params } = message;
-    if (method === 'notifications/cancelled' && isRequestId(params?.requestId)) {
+    if (method === CANCEL && isRequestId(params?.requestId)) {
       const call = this.#calls.get(params.requestId);
       call?.cancel(params.reason);
       // It has told the server itself, by the id that is in flight now.
@@ -166,9 +166,7 @@ export class SessionLink implements ClientLink {
       },
       abandon: (requestId, reason) => {
         const params = { requestId, ...(typeof reason === 'string' && { reason }) };
-        this.#post({ jsonrpc: '2.0', method: 'notifications/cancelled', params }).catch((error) =>
-          report(asError(error)),
-        );
+        this.#post({ jsonrpc: '2.0', method: CANCEL, params }).catch((error) => report(asError(error)));
       },
     };
   }

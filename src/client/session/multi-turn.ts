@@ -27,7 +27,7 @@
  * Differences from `StreamableHTTPClientTransport` on ordinary revisions: a stream that delivered an error is not
  * opened again, nor one that breaks after its request was cancelled; after a close nothing is sent.
  */
-import { AwaitError, hasCode } from '../../base/values.ts';
+import { AwaitError, CANCEL, hasCode } from '../../base/values.ts';
 import type { AskSender, Asks } from '../asks.ts';
 import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
 import { drainBody, readEvents } from '../event-stream.ts';
@@ -234,7 +234,7 @@ export class Call implements AskSender {
 
   /** The notification that takes back an ask, under the name that the client knows the ask by. */
   #withdrawn({ jsonrpc, method, params }: RpcNotification): Rpc | undefined {
-    if (method !== 'notifications/cancelled' || !isRequestId(params?.requestId)) return undefined;
+    if (method !== CANCEL || !isRequestId(params?.requestId)) return undefined;
     const { asks } = this.#ports;
     const name = asks.nameOf(this, params.requestId) ?? params.requestId;
     const ask = asks.take(name);
@@ -339,7 +339,7 @@ export class Call implements AskSender {
       if (name === undefined) continue;
       this.#ports.asks.take(name);
       const params = { requestId: name, reason };
-      this.#ports.deliver({ jsonrpc: '2.0', method: 'notifications/cancelled', params });
+      this.#ports.deliver({ jsonrpc: '2.0', method: CANCEL, params });
     }
   }
 

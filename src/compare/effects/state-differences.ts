@@ -130,7 +130,7 @@ export function counterDifferences(
     if (expectationOf(step).effects === 'allowed') return [];
     const leaves = [...replayed, ...kept].map(({ steps }) => {
       const played = steps[index];
-      return played === undefined ? undefined : leavesOf(played, index, { ignore, varying: [] });
+      return played && leavesOf(played, index, { ignore, varying: [] });
     });
     return [...(leaves[0]?.keys() ?? [])].flatMap((path): Difference[] => {
       const texts = leaves.map((one) => wordsOf(one?.get(path) ?? ''));

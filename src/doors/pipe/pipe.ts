@@ -23,7 +23,7 @@
  */
 import { createParser } from 'eventsource-parser';
 import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '../../base/resume-meta.ts';
-import { defined, isObject, type JsonObject, objectOf } from '../../base/values.ts';
+import { CANCEL, defined, isObject, type JsonObject, objectOf } from '../../base/values.ts';
 import { refuseText } from '../http/body.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { Inbound, SentReply, Writer } from '../http/exchange.ts';
@@ -136,7 +136,7 @@ export class Pipe {
     if (!isObject(body)) return this.#post(undefined, body, text);
     const { id, method } = body;
     if (method === RESUME) this.#comeBack(body);
-    else if (method === 'notifications/cancelled' && !this.#isOfSession(body)) this.#cancel(body.params);
+    else if (method === CANCEL && !this.#isOfSession(body)) this.#cancel(body.params);
     else if (method === 'initialize') return this.#initialize(body);
     else {
       const from = this.#resumes ? lastEventOf(body) : undefined;
