@@ -11,8 +11,8 @@ import { AwaitError, hasCode } from './values.ts';
 export const MOST_MESSAGE = 67_108_864;
 /** What each line of an event takes of memory besides its bytes, until the event is whole. */
 export const LINE_OVERHEAD = 64;
-/** Bytes of any other line of an event: its reader keeps its id, which goes back in a header. */
-const MOST_FIELD = 8_192;
+/** Bytes of the line of an event's id, which its reader keeps: it goes back in a header. */
+const MOST_ID = 8_192;
 /** Values of one message: parsing that many may take a fifth of a second, and twenty times their bytes. */
 export const MOST_VALUES = 250_000;
 
@@ -118,6 +118,7 @@ function bound(
   /** Bytes of the present line that were counted, and whether it is one of the message. */
   let column = 0;
   let isData = true;
+  let isId = false;
   /** No string goes over a line's end, so that nothing before a message hides what is in it. */
   const shape = (byte: number): void => {
     if (byte === LF) {
@@ -146,9 +147,10 @@ function bound(
         } else {
           breaks = 0;
           if (column < DATA.length) isData = (column === 0 || isData) && byte === DATA[column];
+          // An `i`, with which no other field begins.
+          if (column === 0) isId = byte === 0x69;
           column += 1;
-          if (!isData && column > MOST_FIELD)
-            return `with a line of over ${MOST_FIELD} bytes beside its data`;
+          if (isId && column > MOST_ID) return `with an id of over ${MOST_ID} bytes`;
         }
         if (breaks >= 2) {
           size = 0;

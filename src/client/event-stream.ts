@@ -7,8 +7,12 @@
  */
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 
-/** How long a stream that is left early may take to end by itself: a connection that is cut cannot be kept alive. */
+/**
+ * How long a stream that is left early may take to end by itself, and how many pieces it may have until then: a connection
+ * that is cut cannot be kept alive.
+ */
 const DRAIN_MS = 250;
+const DRAIN_PIECES = 9;
 
 /** Adds a `data:` line to a block that has an `event` or an `id` and none. */
 class DataLines {
@@ -77,9 +81,11 @@ export async function drainBody(body: ReadableStream<Uint8Array> | null): Promis
 }
 
 async function drain(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<void> {
-  const late = setTimeout(() => void reader.cancel().catch(() => {}), DRAIN_MS);
+  const cut = (): void => void reader.cancel().catch(() => {});
+  const late = setTimeout(cut, DRAIN_MS);
   try {
-    while (!(await reader.read()).done);
+    for (let left = DRAIN_PIECES; left > 0; left -= 1) if ((await reader.read()).done) return;
+    cut();
   } catch {
     // A connection that broke needs no ending.
   } finally {

@@ -81,7 +81,7 @@ export class ChildLink implements PeerLink {
     const { MCP_AWAIT_SECRET: _, ...inherited } = process.env;
     const child = spawn(command, [...args], {
       env: { ...inherited, ...env },
-      ...(cwd !== undefined && { cwd }),
+      cwd,
       stdio: ['pipe', 'pipe', 'pipe'],
       detached: process.platform !== 'win32',
       windowsHide: true,
@@ -191,11 +191,10 @@ export class ChildLink implements PeerLink {
     this.#rubbish += 1;
     this.#firstRubbish ??= JSON.stringify(line.slice(0, QUOTED));
     if (this.#rubbish > RUBBISH) return;
-    const more = this.#rubbish === RUBBISH ? { more: 'further lines are not logged' } : {};
     this.#logger.warn('a line on the stdout of a server is not a JSON-RPC message; it was dropped', {
       from: this.#name,
       line: line.slice(0, QUOTED),
-      ...more,
+      ...(this.#rubbish === RUBBISH && { more: 'further lines are not logged' }),
     });
   }
 

@@ -102,8 +102,7 @@ export class RemoteLink implements PeerLink {
 
   send(message: JsonObject): void {
     // What a call sends counts with the call.
-    const isCounted = message.id === undefined || message.method === undefined;
-    const memory = isCounted ? heldMemory(message) + REQUEST : 0;
+    const memory = message.id !== undefined && message.method ? 0 : heldMemory(message) + REQUEST;
     this.#responds(memory);
     if (this.#isOver) return;
     void this.#send(message)
@@ -114,7 +113,7 @@ export class RemoteLink implements PeerLink {
   /** May end this link, and others. */
   #responds(memory: number): void {
     this.#responding += memory;
-    if (memory !== 0) this.#responses.set(this.#responding);
+    this.#responses.set(this.#responding);
   }
 
   async close(): Promise<void> {
@@ -192,8 +191,8 @@ export class RemoteLink implements PeerLink {
     let rubbish = 0;
     // What its parser refuses takes longer than a message.
     transport.onerror = (error) => {
-      const isRubbish = error instanceof SyntaxError || 'issues' in error;
-      if (isRubbish && ++rubbish > RUBBISH) this.kill('it sends what is no message');
+      if (error instanceof SyntaxError || 'issues' in error) rubbish += 1;
+      if (rubbish > RUBBISH) this.kill('it sends what is no message');
     };
     transport.onclose = () => {
       if (this.#wire === wire) this.#ended('its connection closed');
@@ -234,10 +233,12 @@ export class RemoteLink implements PeerLink {
     // Its call was told.
     if (hasCode(error, 'limit')) return;
     const { code } = objectOf(error);
-    const { method } = message;
     // What waits for an answer that is lost would wait for ever; 400 is to one that nothing waits for.
     const isGone =
-      code === 404 || typeof code !== 'number' || method === 'initialize' || (!method && code !== 400);
+      code === 404 ||
+      typeof code !== 'number' ||
+      message.method === 'initialize' ||
+      (!message.method && code !== 400);
     // Its session is unknown to the server, which may have started anew.
     if (code === 404) this.#events.lost?.(message.id as number, reasonOf(error), { untaken: true });
     if (isGone) this.kill(reasonOf(error));
@@ -273,8 +274,7 @@ async function make(
 
 /** The message in a request's body. */
 function requestIn({ body }: RequestInit): JsonObject {
-  const message: unknown = typeof body === 'string' ? JSON.parse(body) : undefined;
-  return objectOf(message);
+  return objectOf(typeof body === 'string' && JSON.parse(body));
 }
 
 /** The headers, which may be credentials, and the callers' messages are for the server that was named. */
