@@ -246,14 +246,11 @@ async function readLog(exchange: ReplyExchange, reply: ReplyOf, connection: Call
     }
     const call = await callOf(exchange, callId);
     if (gone.aborted) return;
-    if (call === undefined && session.runs(callId)) {
+    if (call === undefined) {
+      if (!session.runs(callId)) return connection.end('expired');
       // It runs here, and is not written yet.
       await pause(SOON, gone);
       continue;
-    }
-    if (call === undefined) {
-      connection.end('expired');
-      return;
     }
     const caller = await dialect.caller(session);
     const source = dialect.source(exchange, callId);

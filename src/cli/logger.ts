@@ -2,7 +2,7 @@
 import { type JsonObject, optionError } from '../base/values.ts';
 import type { Logger } from '../observe/logger.ts';
 
-/** While more bytes than this wait for whoever reads the log, lines are dropped. */
+/** Bytes of log lines that wait in memory for stderr's reader; the logger drops further lines. */
 const MOST_WAITING = 4_194_304;
 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const;

@@ -156,7 +156,8 @@ export class RemoteLink implements PeerLink {
     this.#wire = wire;
     const transport = await make(wire, this.#options, async (input, init = {}) => {
       let isLast = false;
-      const onOver = (): void => void setTimeout(() => this.#over(init, isLast), PASSED);
+      const requests = this.#requestsOf(init, wire);
+      const onOver = (): void => void setTimeout(() => this.#over(requests(), isLast), PASSED);
       let response = await fetchHere(input, init).catch((error: unknown) => {
         onOver();
         throw error;
@@ -172,7 +173,7 @@ export class RemoteLink implements PeerLink {
         onOver,
         mayRead: () => this.#inflow.ready(),
         // A server need not end a reply.
-        until: wire === 'http' ? this.#requestsOf(init)[0]?.over.promise : undefined,
+        until: wire === 'http' ? requests()[0]?.over.promise : undefined,
       });
     });
     transport.onmessage = (message: JsonObject) => {
@@ -209,18 +210,22 @@ export class RemoteLink implements PeerLink {
     return true;
   }
 
-  /** Those whose reply a request of the transport is for. */
-  #requestsOf(init: RequestInit): Unanswered[] {
+  /** @returns finds the unanswered requests whose reply the transport asks for by `init`; its body is parsed once */
+  #requestsOf(init: RequestInit, wire: RemoteWire): () => Unanswered[] {
+    // Over HTTP+SSE responses come in the stream of the session alone.
+    if (wire === 'sse' && init.body) return () => [];
     const { id, method } = requestIn(init);
     const key = new Headers(init.headers).get('last-event-id') ?? (method && id);
-    return [...this.#unanswered.values()].filter((request) => request.key === key);
+    return () => [...this.#unanswered.values()].filter((request) => request.key === key);
   }
 
-  /** A reply is over, or could not be had. @param isLast whether the transport does not ask for the rest of it again */
-  #over(init: RequestInit, isLast: boolean): void {
-    // Over HTTP+SSE responses come in the stream of the session alone.
-    if (this.#wire === 'sse' && init.body) return;
-    for (const request of this.#requestsOf(init)) {
+  /**
+   * A reply is over, or could not be had.
+   * @param requests those that it was for
+   * @param isLast whether the transport does not ask for the rest of it again
+   */
+  #over(requests: readonly Unanswered[], isLast: boolean): void {
+    for (const request of requests) {
       request.left -= 1;
       if (!isLast && request.left > 0) continue;
       this.#ended('a reply of it ended without the response');

@@ -1,5 +1,5 @@
 /** Remote servers that do not answer what they are sent. */
-import { createServer, type ServerResponse } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { boundedResponse } from '../../src/base/bounded-response.ts';
 import { Budget } from '../../src/base/budget.ts';
@@ -66,12 +66,33 @@ describe('one that takes no answers is ended where those fill the memory of serv
   });
 });
 
+/** A link to a server that has answered its `initialize`, what it heard, and why it ended. */
+async function linked(server: Server, most: number, held: number) {
+  const heard: unknown[] = [];
+  const ended: string[] = [];
+  const link = new RemoteLink(
+    { url: await listen(server) },
+    (response, reading) => boundedResponse(response, most, reading),
+    (breakOff) => new Budget(held).open({}, breakOff),
+    {
+      message: ({ id, method }) => void heard.push(method ?? id),
+      ended: (reason) => void ended.push(reason),
+    },
+  );
+  link.send({ jsonrpc: '2.0', id: 1, method: 'initialize', params: {} });
+  await expect.poll(() => heard).toEqual([1]);
+  const close = async (): Promise<void> => {
+    await link.close();
+    server.closeAllConnections();
+    await shut(server);
+  };
+  return { link, heard, ended, close };
+}
+
 describe('what a GET returns that is no event stream', () => {
   /** A server whose GETs are texts without end, and whose calls end before their response. */
   async function connected() {
     const gets: string[] = [];
-    const heard: unknown[] = [];
-    const ended: string[] = [];
     const server = createServer(async (req, res) => {
       if (req.method === 'GET') {
         gets.push('open');
@@ -88,22 +109,7 @@ describe('what a GET returns that is no event stream', () => {
         res.end('{"jsonrpc":"2.0","id":1,"result":{}}');
       } else res.writeHead(202).end();
     });
-    const link = new RemoteLink(
-      { url: await listen(server) },
-      (response, reading) => boundedResponse(response, 1_000_000, reading),
-      (breakOff) => new Budget(1_000_000).open({}, breakOff),
-      {
-        message: ({ id, method }) => void heard.push(method ?? id),
-        ended: (reason) => void ended.push(reason),
-      },
-    );
-    link.send({ jsonrpc: '2.0', id: 1, method: 'initialize', params: {} });
-    await expect.poll(() => heard).toEqual([1]);
-    const close = async (): Promise<void> => {
-      await link.close();
-      await shut(server);
-    };
-    return { link, gets, heard, ended, close };
+    return { ...(await linked(server, 1_000_000, 1_000_000)), gets };
   }
 
   it('is not read as the stream of a session', async () => {
@@ -130,8 +136,6 @@ describe('a remote server in front of which a balancer stands', () => {
     reply: (res: ServerResponse, id: unknown) => void,
   ) {
     const bodies: string[] = [];
-    const heard: unknown[] = [];
-    const ended: string[] = [];
     const open = new Set<ServerResponse>();
     const server = createServer(async (req, res) => {
       if (req.method !== 'POST') return void res.writeHead(405).end();
@@ -149,23 +153,7 @@ describe('a remote server in front of which a balancer stands', () => {
         res.end('{"jsonrpc":"2.0","id":1,"result":{}}');
       } else res.writeHead(202).end();
     });
-    const link = new RemoteLink(
-      { url: await listen(server) },
-      (response, reading) => boundedResponse(response, 20_000_000, reading),
-      (breakOff) => new Budget(100_000_000).open({}, breakOff),
-      {
-        message: ({ id, method }) => void heard.push(method ?? id),
-        ended: (reason) => void ended.push(reason),
-      },
-    );
-    link.send({ jsonrpc: '2.0', id: 1, method: 'initialize', params: {} });
-    await expect.poll(() => heard).toEqual([1]);
-    const close = async (): Promise<void> => {
-      await link.close();
-      server.closeAllConnections();
-      await shut(server);
-    };
-    return { link, bodies, heard, ended, open, close };
+    return { ...(await linked(server, 20_000_000, 100_000_000)), bodies, open };
   }
   const event = (message: object): string => `data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`;
   const call = (id: number) => ({ jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'x' } });

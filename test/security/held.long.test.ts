@@ -228,7 +228,7 @@ async function heldAt(operation: number, kind: (peer: Peer) => Promise<Send>): P
   const before = globalThis.process.memoryUsage().heapUsed;
   const stop = new AbortController();
   let done = 0;
-  // A reply that nobody refers to is cancelled.
+  // Undici cancels the body of a `Response` that is garbage-collected.
   const replies: unknown[] = [];
   const over = (reply: unknown): void => {
     replies.push(reply);

@@ -97,7 +97,7 @@ export function responseOf(reply: SentReply, onCancel: () => void): Response {
           write: (text) => {
             if (closed || finish !== undefined) return false;
             const bytes = encoder.encode(text);
-            // A runtime takes one piece more than its client reads, and what it took is not counted here.
+            // Hono's server copies one piece into the socket before the client reads it; `unsent` counts only the rest.
             for (let at = 0; at < bytes.byteLength; at += SHORT)
               controller.enqueue(bytes.subarray(at, at + SHORT));
             behind = unsent() >= HIGH_WATER;
