@@ -4,7 +4,7 @@
  * looks for each CR in all that a piece still has, and one of 65 KB took it two seconds.
  */
 import type { OpenAccount } from './budget.ts';
-import { MAX_DEPTH, shapeOfText } from './shape.ts';
+import { MAX_DEPTH, type Shape, shapeOfText } from './shape.ts';
 import { AwaitError, hasCode } from './values.ts';
 
 /** Bytes of one message of a server: a body, or an event. */
@@ -16,6 +16,9 @@ const MOST_ID = 8_192;
 /** Values of one message: parsing that many may take a fifth of a second, and twenty times their bytes. */
 export const MOST_VALUES = 250_000;
 
+/** Events in one turn of the event loop: what is no message takes longer to parse than to send. */
+const TURN_EVENTS = 20;
+
 const LF = 0x0a;
 const CR = 0x0d;
 const QUOTE = 0x22;
@@ -24,8 +27,10 @@ const BACKSLASH = 0x5c;
 const DATA = new TextEncoder().encode('data:');
 /** The bytes before which a value begins, and those that end one. */
 const COMMA = 0x2c;
-const OPENING: ReadonlySet<number> = new Set([0x5b, 0x7b]);
-const CLOSING: ReadonlySet<number> = new Set([0x5d, 0x7d]);
+const OPENING = 0x7b;
+const CLOSING = 0x7d;
+/** Makes a bracket a brace. */
+const BRACE = 0x20;
 
 /** What else is to be known of it. */
 export interface BoundedReading {
@@ -60,15 +65,12 @@ export function boundedResponse(
     return response;
   }
   const isStream = isEventStream(response);
-  const isCoded = headers.has('content-encoding');
-  const length = headers.get('content-length');
   // So few bytes are neither nested deeply nor many values.
   if (
     !reading.onOver &&
     !isStream &&
-    !isCoded &&
-    length !== null &&
-    Number(length) <= Math.min(most, MAX_DEPTH)
+    !headers.has('content-encoding') &&
+    Number(headers.get('content-length') ?? most) < Math.min(most, MAX_DEPTH)
   )
     return response;
   const own = new Response(bound(body, { ...reading, most, isStream }), {
@@ -84,7 +86,10 @@ export function boundedResponse(
 /** Why a message is too much, counted before it is parsed; undefined if it is not. */
 export function excessOf(text: string): string | undefined {
   if (text.length > MOST_MESSAGE) return `of more than ${MOST_MESSAGE} characters`;
-  const { depth, values } = shapeOfText(text, MOST_VALUES);
+  return excessOfShape(shapeOfText(text, MOST_VALUES));
+}
+
+function excessOfShape({ depth, values }: Pick<Shape, 'depth' | 'values'>): string | undefined {
   if (values > MOST_VALUES) return `of more than ${MOST_VALUES} values`;
   return depth > MAX_DEPTH ? `that is nested more than ${MAX_DEPTH} levels deep` : undefined;
 }
@@ -109,58 +114,57 @@ function bound(
   { most, isStream, onExceeded, onOver, account, mayRead, until }: BoundParts,
 ): ReadableStream<Uint8Array> {
   let size = 0;
-  /** Line breaks in a row: two end an event. */
-  let breaks = 0;
   let values = 0;
   let depth = 0;
-  let inString = false;
-  let isEscaped = false;
+  /** Inside of a string; above 1 behind a backslash in one. */
+  let quoted = 0;
   /** Bytes of the present line that were counted, and whether it is one of the message. */
   let column = 0;
   let isData = true;
   let isId = false;
+  /** What was read and not passed on, and how much of it may be. */
+  let rest: Uint8Array = new Uint8Array();
+  let counted = 0;
   /** No string goes over a line's end, so that nothing before a message hides what is in it. */
   const shape = (byte: number): void => {
-    if (byte === LF) {
-      inString = false;
-      isEscaped = false;
-    } else if (inString) {
-      if (isEscaped) isEscaped = false;
-      else if (byte === BACKSLASH) isEscaped = true;
-      else if (byte === QUOTE) inString = false;
-    } else if (byte === QUOTE) inString = true;
+    if (byte === LF) quoted = 0;
+    else if (quoted > 1) quoted = 1;
+    else if (byte === QUOTE) quoted = 1 - quoted;
+    else if (quoted > 0) quoted += Number(byte === BACKSLASH);
     else if (byte === COMMA) values += 1;
-    else if (OPENING.has(byte)) {
+    else if ((byte | BRACE) === OPENING) {
       values += 1;
       depth += 1;
-    } else if (CLOSING.has(byte) && isData && depth > 0) depth -= 1;
+    } else if ((byte | BRACE) === CLOSING && isData && depth > 0) depth -= 1;
   };
   /** @returns why the message is too much */
-  const count = (chunk: Uint8Array): string | undefined => {
-    for (const byte of chunk) {
+  const count = (): string | undefined => {
+    let left = TURN_EVENTS;
+    for (counted = 0; counted < rest.length && left > 0; counted += 1) {
+      const byte = rest[counted] as number;
       size += 1;
       if (isStream) {
         if (byte === LF) {
-          breaks += 1;
           size += LINE_OVERHEAD;
+          // An empty line ends an event.
+          if (column === 0) {
+            left -= 1;
+            size = 0;
+            values = 0;
+            depth = 0;
+          }
           column = 0;
         } else {
-          breaks = 0;
           if (column < DATA.length) isData = (column === 0 || isData) && byte === DATA[column];
           // An `i`, with which no other field begins.
           if (column === 0) isId = byte === 0x69;
           column += 1;
           if (isId && column > MOST_ID) return `with an id of over ${MOST_ID} bytes`;
         }
-        if (breaks >= 2) {
-          size = 0;
-          values = 0;
-          depth = 0;
-        }
       }
       shape(byte);
-      if (values > MOST_VALUES) return `of more than ${MOST_VALUES} values`;
-      if (depth > MAX_DEPTH) return `that is nested more than ${MAX_DEPTH} levels deep`;
+      const excess = excessOfShape({ depth, values });
+      if (excess !== undefined) return excess;
     }
     return size > most ? `of more than ${most} bytes` : undefined;
   };
@@ -201,27 +205,32 @@ function bound(
         });
       },
       async pull(controller) {
-        const { value, done } = await reader.read().catch((error: unknown) => {
-          end();
-          throw error;
-        });
-        if (isOver) return;
-        if (done) {
-          end();
-          controller.close();
-          return;
+        if (rest.length > 0) await new Promise((resolve) => setTimeout(resolve));
+        else {
+          const { value, done } = await reader.read().catch((error: unknown) => {
+            end();
+            throw error;
+          });
+          if (isOver) return;
+          if (done) {
+            end();
+            controller.close();
+            return;
+          }
+          rest = isStream ? withLf(value) : value;
         }
         await mayRead?.();
         if (isOver) return;
-        const piece = isStream ? withLf(value) : value;
-        const excess = count(piece);
+        const excess = count();
         if (excess !== undefined) {
           fail(excess);
           return;
         }
         held?.set(size);
         // It may be the one that was broken off.
-        if (!isOver) controller.enqueue(piece);
+        if (isOver) return;
+        controller.enqueue(rest.subarray(0, counted));
+        rest = rest.subarray(counted);
       },
       cancel(reason) {
         end();

@@ -47,8 +47,6 @@ interface Transport {
 
 /** Messages of a server that are read in a second. */
 export const RATE = 1_000;
-/** Events without a message that a session of the server may have. */
-const RUBBISH = 100;
 /** Bytes that a request takes beside its message. */
 const REQUEST = 65_536;
 /** How long the server may take to answer the end of its session, and to end a reply after its response; in milliseconds. */
@@ -189,11 +187,9 @@ export class RemoteLink implements PeerLink {
       }
       this.#inflow.push(message);
     };
-    let rubbish = 0;
-    // What its parser refuses takes longer than a message.
+    // What its parser refuses takes ten times as long as a message.
     transport.onerror = (error) => {
-      if (error instanceof SyntaxError || 'issues' in error) rubbish += 1;
-      if (rubbish > RUBBISH) this.kill('it sends what is no message');
+      if (error instanceof SyntaxError || 'issues' in error) this.#inflow.took(100, 0);
     };
     transport.onclose = () => {
       if (this.#wire === wire) this.#ended('its connection closed');

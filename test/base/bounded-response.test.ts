@@ -54,6 +54,29 @@ describe('a response of a server', () => {
   });
 });
 
+it('a stream of many events in one piece leaves others their turns', async () => {
+  const event = 'data: x\n\n';
+  const reader = boundedResponse(stream(event.repeat(10_000))).body?.getReader();
+  const decoder = new TextDecoder();
+  let read = 0;
+  let most = 0;
+  let inTurn = 0;
+  const turns = setInterval(() => {
+    inTurn = 0;
+  });
+  for (;;) {
+    const { value, done } = (await reader?.read()) ?? { done: true };
+    if (done) break;
+    const events = decoder.decode(value).split('\n\n').length - 1;
+    read += events;
+    inTurn += events;
+    most = Math.max(most, inTurn);
+  }
+  clearInterval(turns);
+  expect(read).toBe(10_000);
+  expect(most).toBeLessThan(500);
+});
+
 it.each([1, 2, 3, 7, 1_000])('a stream in pieces of %i bytes has line ends of one kind', async (size) => {
   const text = 'id: 1\r\ndata: a\r\rdata: b\n\r\n\n\rdata: \u0d41\r\n\r\n';
   const bytes = new TextEncoder().encode(text);
