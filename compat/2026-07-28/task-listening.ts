@@ -3,7 +3,14 @@
  * notifications; this file adds one for each change of a task that the client listens to.
  */
 
-import { AwaitError, hasCode, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
+import {
+  ACKNOWLEDGED,
+  AwaitError,
+  hasCode,
+  isObject,
+  type JsonObject,
+  objectOf,
+} from '../../src/base/values.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
 import type { GuardedWriter, Reply } from '../../src/doors/http/exchange.ts';
@@ -11,7 +18,6 @@ import type { Services } from '../../src/handler/services.ts';
 import { sseMessage } from '../../src/stream/sse.ts';
 import { detailed } from './tasks.ts';
 
-const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
 /** Tasks of one subscription. */
 const MOST = 100;

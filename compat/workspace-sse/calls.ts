@@ -1,12 +1,11 @@
 /** The requests of a workspace: each is a call of its own, in an instance of its own, with its own answers. */
-import { withoutIcons } from '../../src/base/description.ts';
-import { AwaitError, invalidParams, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, invalidParams, type JsonObject } from '../../src/base/values.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { CallerOf } from '../../src/call/task/tasks.ts';
 import type { Inbound } from '../../src/doors/http/exchange.ts';
 import { noSession, type Services } from '../../src/handler/services.ts';
-import { LATEST, SPOKEN } from '../../src/host/spoken.ts';
+import { LATEST } from '../../src/host/spoken.ts';
 import { liveProjection, type ReplyDialect, type ReplyExchange } from '../session/call-reply.ts';
 import { LiveCalls } from '../session/live-calls.ts';
 import { type Caller, loggedWay, sourceOf, startCall, type Way } from '../session/start.ts';
@@ -135,15 +134,4 @@ function callerOf({ owner: { principal }, client }: Omit<WorkspaceCaller, 'inbou
 /** A client that has not sent `initialize`. */
 export function unknownClient(capabilities: JsonObject): Client {
   return { capabilities, info: { name: 'unknown', version: 'unknown' }, protocolVersion: LATEST };
-}
-
-/** The client in the params of an `initialize`; undefined if they are not such. */
-export function clientOf({ protocolVersion, capabilities, clientInfo }: JsonObject): Client | undefined {
-  if (typeof protocolVersion !== 'string' || !isObject(capabilities) || !isObject(clientInfo))
-    return undefined;
-  return {
-    capabilities,
-    info: withoutIcons(clientInfo),
-    protocolVersion: SPOKEN.has(protocolVersion) ? protocolVersion : LATEST,
-  };
 }

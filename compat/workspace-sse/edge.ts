@@ -34,16 +34,18 @@ import type { GuardedWriter, Inbound, Reply } from '../../src/doors/http/exchang
 import type { Place } from '../../src/doors/http/paths.ts';
 import { empty, idOf, isRequestId, json, rpcError } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
+import { SPOKEN } from '../../src/host/spoken.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import { undelivered } from '../failure.ts';
 import { quotaKeyOf } from '../quota-key.ts';
 import type { Edges } from '../revision.ts';
 import { connect, finish, replyTo } from '../session/call-reply.ts';
 import { Held } from '../session/held.ts';
+import { clientOf } from '../session/initialize.ts';
 import { LastingCall } from '../session/lasting.ts';
 import { loggedWay, messageOf } from '../session/start.ts';
 import { sinkOf } from '../sink.ts';
-import { Calls, clientOf, senderOf, unknownClient, type WorkspaceCaller } from './calls.ts';
+import { Calls, senderOf, unknownClient, type WorkspaceCaller } from './calls.ts';
 import { Channels, type StreamOwner, type WorkspaceChannel } from './channels.ts';
 import { listen, type WorkspaceParts, whoIs } from './connection.ts';
 import { Listeners } from './listeners.ts';
@@ -222,7 +224,7 @@ async function serve(
   const { channels } = parts;
   const isFirst = request.method === 'initialize';
   /** Of an `initialize`. */
-  const said = isFirst ? clientOf(request.params) : undefined;
+  const said = isFirst ? clientOf(request.params, SPOKEN) : undefined;
   if (isFirst && said === undefined) {
     const message = 'Invalid params: initialize needs protocolVersion, capabilities and clientInfo';
     return refuse(parts, inbound, owner, request.id, { code: -32602, message });

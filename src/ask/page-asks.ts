@@ -163,6 +163,10 @@ export class PageAsks {
     const { settings, logger } = this.#parts;
     try {
       const person: unknown = settings?.person(authInfo);
+      if (person instanceof Promise) {
+        person.catch(() => {});
+        throw new Error('it returned a promise');
+      }
       return typeof person === 'string' && person !== '' ? person : undefined;
     } catch (error) {
       logger.error('ask.person threw; the caller has no person', { error: String(error) });

@@ -114,6 +114,8 @@ function bound(
   { most, isStream, onExceeded, onOver, account, mayRead, until }: BoundParts,
 ): ReadableStream<Uint8Array> {
   let size = 0;
+  /** Bytes of the event before: who reads the stream keeps its text, and what that says, until the next one. */
+  let last = 0;
   let values = 0;
   let depth = 0;
   /** Inside of a string; above 1 behind a backslash in one. */
@@ -148,6 +150,7 @@ function bound(
           size += LINE_OVERHEAD;
           // An empty line ends an event.
           if (column === 0) {
+            last = size;
             left -= 1;
             size = 0;
             values = 0;
@@ -181,7 +184,7 @@ function bound(
   const reader = body.getReader();
   let isOver = false;
   let fail = (_why: string): void => {};
-  const held = account?.(() => fail('that is not whole, and such messages reached their limit'));
+  const held = account?.(() => fail('that is still held, and such messages reached their limit'));
   const end = (): void => {
     isOver = true;
     held?.close();
@@ -226,7 +229,7 @@ function bound(
           fail(excess);
           return;
         }
-        held?.set(size);
+        held?.set(size + 2 * last);
         // It may be the one that was broken off.
         if (isOver) return;
         controller.enqueue(rest.subarray(0, counted));

@@ -7,6 +7,7 @@ export type Json = null | boolean | number | string | Json[] | { [key: string]: 
 export type JsonObject = Record<string, unknown>;
 
 /** Methods that many parts look for. */
+export const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 export const CANCEL = 'notifications/cancelled';
 export const ELICIT = 'elicitation/create';
 

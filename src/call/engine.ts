@@ -40,7 +40,7 @@ import { noRoom, noRoomForCalls } from './run/room.ts';
 import { type EngineParts, keyOf, newRun, quotaKeyOf, type Run, unlessOpen } from './run/run.ts';
 import type { TokenState } from './run/state.ts';
 import { TakeOver, type TakesOver } from './run/take-over.ts';
-import { Turns } from './run/turns.ts';
+import { type Rooms, Turns } from './run/turns.ts';
 import { reported } from './run/wire-error.ts';
 import type { Begun, NewCall, Says, TakingUp } from './started.ts';
 import { type CallerOf, Tasks } from './task/tasks.ts';
@@ -61,12 +61,8 @@ const HANDLER = 32_768;
 
 export class Engine {
   readonly #parts: EngineParts;
-  /** This process, in the journals' claims. */
-  readonly #id = crypto.randomUUID();
   readonly #runs: Runs;
-  readonly #ownership: Ownership;
-  readonly #answers: Answers;
-  readonly #checkpoints: Checkpoints;
+  readonly #rooms: Rooms;
   readonly #turns: Turns;
   readonly #resumption: Resumption;
   readonly #takeOver: TakeOver;
@@ -91,22 +87,21 @@ export class Engine {
         wait: limits.handoffWait,
         log,
         accept: (offer, context, onAccepted) => this.#accept(offer, context, onAccepted),
-        woken: (callId) => this.#answers.wake(callId),
+        woken: (callId) => this.#rooms.answers.wake(callId),
       });
     const runs = new Runs(parts);
-    const ownership = new Ownership(parts, runs, this.#id);
+    const id = crypto.randomUUID();
+    const ownership = new Ownership(parts, runs, id);
     const naps = new Naps(clock);
     const answers = new Answers(parts, runs, ownership, naps);
     const checkpoints = new Checkpoints(parts, this.#handoff);
-    const rooms = { runs, ownership, answers, checkpoints };
+    const rooms = { runs, ownership, naps, answers, checkpoints, handoff: this.#handoff, id };
     this.#runs = runs;
-    this.#ownership = ownership;
+    this.#rooms = rooms;
     this.#looking = ownership.lookAtParked();
-    this.#answers = answers;
-    this.#checkpoints = checkpoints;
     this.#turns = new Turns(parts, rooms);
-    this.#resumption = new Resumption(parts, rooms, this.#turns, this.#handoff, this.#id);
-    this.#takeOver = new TakeOver(parts, runs, checkpoints, naps, this.#id);
+    this.#resumption = new Resumption(parts, rooms, this.#turns);
+    this.#takeOver = new TakeOver(parts, rooms);
     const { store } = parts;
     this.tasks =
       store &&
@@ -114,9 +109,7 @@ export class Engine {
         store,
         clock,
         check: parts.check,
-        runs,
-        answers,
-        ownership,
+        ...rooms,
         lease: limits.lease,
         watch: (id) => parts.watch?.(id),
         wake: (callId, by) => this.wake(callId, by),
@@ -171,7 +164,8 @@ export class Engine {
   forget(principal: string): number {
     this.#runs.parked.dropOf(principal);
     const unwritten = this.#runs.unwrittenOf(principal);
-    for (const run of unwritten) void this.#ownership.cancel(run, 'the call was erased').catch(() => {});
+    for (const run of unwritten)
+      void this.#rooms.ownership.cancel(run, 'the call was erased').catch(() => {});
     return unwritten.length;
   }
 
@@ -273,7 +267,7 @@ export class Engine {
   }
 
   #calledEntry(call: CallRecord): Extract<Entry, { type: 'called' }> {
-    const { self } = this.#checkpoints;
+    const { self } = this.#rooms.checkpoints;
     return { type: 'called', format: FORMAT, call, ...defined({ by: self }) };
   }
 
@@ -369,12 +363,12 @@ export class Engine {
     const { store } = this.#parts;
     if (store === undefined) throw new AwaitError('internal', 'without a store no other process has answers');
     const call = { ...asked.call, method: OUTSIDE, params: {}, requestId: 0 };
-    return askOutside(store, this.#answers.lookout, { ...asked, call, by: this.name });
+    return askOutside(store, this.#rooms.answers.lookout, { ...asked, call, by: this.name });
   }
 
   /** Something was appended to a call's log for its owner, which may be another process. */
   async wake(callId: string, by: string | undefined): Promise<void> {
-    this.#answers.wake(callId);
+    this.#rooms.answers.wake(callId);
     if (by !== undefined && by !== this.name) await this.#handoff?.wake(by, callId);
   }
 
@@ -393,7 +387,7 @@ export class Engine {
     const { promise: outcome, resolve: tell } = deferred<Outcome>();
     const cancel = (reason?: string): void => {
       cancelled = true;
-      if (run !== undefined) void this.#ownership.cancel(run, reason).catch(() => {});
+      if (run !== undefined) void this.#rooms.ownership.cancel(run, reason).catch(() => {});
       tell(GONE);
     };
     const begin = async (): Promise<Outcome> => {
@@ -402,7 +396,7 @@ export class Engine {
       run = ready.run;
       if (!cancelled)
         return await this.#turns.enter(run, context, { begin: true, responses: ready.responses });
-      void this.#ownership.cancel(run).catch(() => {});
+      void this.#rooms.ownership.cancel(run).catch(() => {});
       return GONE;
     };
     const { signal } = context;
@@ -422,7 +416,7 @@ export class Engine {
       callId: call.id,
       outcome,
       cancel,
-      answer: async (key, response) => run !== undefined && this.#answers.take(run, key, response),
+      answer: async (key, response) => run !== undefined && this.#rooms.answers.take(run, key, response),
       report: (key, params) => run?.frame.report(key, params) ?? false,
       say: (message) => run?.journal.notify(message, (direct) => context.notify(direct)),
     };
@@ -488,7 +482,7 @@ export class Engine {
       return;
     }
     parked.run.held = { by: 'journal' };
-    await this.#ownership.cancel(parked.run, WAS_CANCELLED);
+    await this.#rooms.ownership.cancel(parked.run, WAS_CANCELLED);
   }
 
   /** Whether this process is about to end. */

@@ -3,6 +3,7 @@
 import type { IncomingMessage } from 'node:http';
 import { createRemoteJWKSet, customFetch, errors, type JWTPayload, jwtVerify } from 'jose';
 import { checkAsk, isLoopbackUrl } from '../ask/options.ts';
+import { boundedResponse } from '../base/bounded-response.ts';
 import { AwaitError, badToken, type JsonObject, optionError, systemClock } from '../base/values.ts';
 import { isLoopback } from '../doors/http/address.ts';
 import { Paths } from '../doors/http/paths.ts';
@@ -149,6 +150,8 @@ const ALGORITHMS = [
 const UNREAD: readonly string[] = ['ERR_JOSE_GENERIC', 'ERR_JWKS_TIMEOUT', 'ERR_JWKS_INVALID'];
 /** How long after a failed read of the keys no token causes another one, in milliseconds. */
 const AGAIN = 1_000;
+/** Bytes of a key set. */
+const MOST_KEYS = 1_048_576;
 const BEARER = /^bearer +/i;
 
 interface SignedCallerParts {
@@ -238,7 +241,7 @@ function pausingFetch(pause: number): typeof fetch {
     if (systemClock.elapsed() - failed < pause) throw why;
     try {
       const response = await fetch(...request);
-      if (response.ok) return response;
+      if (response.ok) return boundedResponse(response, MOST_KEYS);
       why = new Error(`HTTP ${response.status}`);
     } catch (error) {
       why = error;

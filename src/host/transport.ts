@@ -136,16 +136,18 @@ export class HostTransport {
     return { report: (reported) => this.deliver(progressOn(token, reported)), resets: false };
   }
 
-  async send(message: Message, options: SendOptions = {}): Promise<void> {
-    const { id, method } = message;
-    if (method !== undefined) this.#sendAsk(message, options);
-    else if (id !== undefined) this.#sink.response(id, responseOf(message));
-    if (id === undefined) await turns.next(SHARE, this);
+  async send(message: Message, options?: SendOptions): Promise<void> {
+    this.tell(message, options);
+    if (message.id === undefined) await turns.next(SHARE, this);
   }
 
-  /** Sends a request or a notification. */
-  #sendAsk(message: Message, options: SendOptions): void {
-    const { id } = message;
+  /** As `send`, for a server that runs elsewhere: nothing in it would wait for a turn. */
+  tell(message: Message, options: SendOptions = {}): void {
+    const { id, method } = message;
+    if (method === undefined) {
+      if (id !== undefined) this.#sink.response(id, responseOf(message));
+      return;
+    }
     const armed = this.#armed;
     if (id !== undefined && armed !== undefined) {
       this.#armed = undefined;

@@ -33,6 +33,8 @@ const LINE_BYTES = 16_777_216;
 export const RATE = 2_000;
 /** Messages of a child's stderr that are read in a second: ten lines count as one message. */
 const LOG_RATE = 200;
+/** Bytes that are read of a pipe at once. */
+const PIECE = 4_096;
 /** How long a child has after its input was closed, and again after SIGTERM, in milliseconds. */
 const GRACE = 2_000;
 /** How long its pipes are read on after it ended, in milliseconds. */
@@ -129,13 +131,14 @@ export class ChildLink implements PeerLink {
   #read(pipe: Readable, lines: Lines, inflow: Inflow, tooLong: () => void): void {
     pipe.on('data', (chunk: Buffer) => {
       if (this.#ended) return;
-      const ended = lines.push(chunk);
-      if (ended === undefined) tooLong();
-      inflow.took(ended ?? 0, chunk.byteLength, lines.memory);
-      const ready = inflow.ready();
-      if (ready === undefined) return;
       pipe.pause();
-      void ready.then(() => pipe.resume());
+      // So many short lines that are no messages would hold the event loop.
+      if (chunk.byteLength > PIECE) pipe.unshift(chunk.subarray(PIECE));
+      const piece = chunk.subarray(0, PIECE);
+      const ended = lines.push(piece);
+      if (ended === undefined) tooLong();
+      inflow.took(ended ?? 0, piece.byteLength, lines.memory);
+      void Promise.resolve(inflow.ready()).then(() => pipe.resume());
     });
   }
 
@@ -188,6 +191,8 @@ export class ChildLink implements PeerLink {
   }
 
   #dropped(line: string): void {
+    // As one message.
+    this.#inflow.took(10, 0);
     this.#rubbish += 1;
     this.#firstRubbish ??= JSON.stringify(line.slice(0, QUOTED));
     if (this.#rubbish > RUBBISH) return;

@@ -408,7 +408,7 @@ function withoutToken(): HostServer {
       transport.onmessage = ({ id, method }: Message) => {
         if (id === undefined || method === undefined) return;
         const response = method === 'initialize' ? INITIALIZED : REFUSED;
-        void transport.send({ jsonrpc: '2.0', id, ...response });
+        transport.tell({ jsonrpc: '2.0', id, ...response });
       };
       return transport.start();
     },

@@ -26,7 +26,7 @@ const ATTEMPTS = 3;
 const NOTED = 30_000;
 
 /** Where an instance of the engine, or another process, is reached. */
-export type LeaseTransport = Pick<HostTransport, 'onmessage' | 'start' | 'send' | 'ask' | 'lose'> &
+export type LeaseTransport = Pick<HostTransport, 'onmessage' | 'start' | 'tell' | 'ask' | 'lose'> &
   Partial<Pick<HostTransport, 'isUsed'>>;
 
 interface PeerWork {
@@ -90,7 +90,7 @@ export class PeerLease implements RequestOwner {
   }
 
   notification(message: JsonObject, requestId?: string | number): void {
-    void this.#transport?.send(message as Message, defined({ relatedRequestId: requestId }));
+    this.#transport?.tell(message as Message, defined({ relatedRequestId: requestId }));
   }
 
   ask({ method, params, signal, progress }: PeerAsk, requestId?: string | number): Promise<Response> {
@@ -250,7 +250,7 @@ export class PeerLease implements RequestOwner {
   }
 
   #respond(id: string | number, response: Response): void {
-    void this.#transport?.send({ jsonrpc: '2.0', id, ...response });
+    this.#transport?.tell({ jsonrpc: '2.0', id, ...response });
   }
 
   #failed(error: unknown): Response {

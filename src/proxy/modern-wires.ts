@@ -1,6 +1,6 @@
 /** How requests of 2026-07-28 reach a server: each a POST, or all in one pair of pipes. */
 import type { OpenAccount } from '../base/budget.ts';
-import { AwaitError, CANCEL, type JsonObject, objectOf } from '../base/values.ts';
+import { ACKNOWLEDGED, AwaitError, CANCEL, type JsonObject, objectOf } from '../base/values.ts';
 import { Endpoint } from '../client/endpoint.ts';
 import {
   Attempts,
@@ -32,9 +32,8 @@ import { type BoundReply, RATE as REMOTE_RATE, type RemoteOptions } from './remo
 
 /** A request whose headers do not say what its arguments say. */
 const HEADER_MISMATCH = -32020;
-/** Messages of one server that the log tells of as they are dropped. */
-const DROPPED = 20;
-const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
+/** What the log tells of one server. */
+const WARNINGS = 20;
 
 /** A remote server of 2026-07-28. */
 export function openModernRemote(
@@ -68,8 +67,8 @@ class HttpWire implements ModernWire {
   readonly #logger: PeerLogger;
   readonly #headers = new RequestHeaders();
   #learning: Promise<void> | undefined;
-  /** Messages that a server of this revision does not send. */
-  #dropped = 0;
+  /** Of messages that a server of this revision does not send, and of tools that are none. */
+  #warned = 0;
 
   constructor(endpoint: Endpoint, logger: PeerLogger) {
     this.#endpoint = endpoint;
@@ -106,24 +105,24 @@ class HttpWire implements ModernWire {
   }
 
   #exchange(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
-    const report = ({ message }: Error): void => {
-      this.#dropped += 1;
-      if (this.#dropped <= DROPPED)
-        this.#logger.warn('a message of a server was dropped', { error: message });
-    };
     return exchange(this.#endpoint, request, {
       headers: this.#headers.of(request),
       signal: AbortSignal.any([signal, this.#endpoint.signal]),
       hear,
-      report,
+      report: ({ message }) => this.#warn('a message of a server was dropped', { error: message }),
     });
+  }
+
+  #warn(message: string, facts: JsonObject): void {
+    this.#warned += 1;
+    if (this.#warned <= WARNINGS) this.#logger.warn(message, facts);
   }
 
   /** The list without the tools whose annotations are wrong, as the revision wants it. */
   #listed(list: RpcAnswer): RpcAnswer {
     if ('error' in list) return list;
     const drop = (tool: string, why: string): void =>
-      this.#logger.warn('a tool is left out of the list', { tool, why });
+      this.#warn('a tool is left out of the list', { tool, why });
     return { ...list, result: this.#headers.learn(list.result, drop) };
   }
 

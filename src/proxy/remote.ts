@@ -13,7 +13,6 @@ import {
   type Deferred,
   deferred,
   hasCode,
-  isObject,
   type JsonObject,
   objectOf,
   systemClock,
@@ -54,6 +53,9 @@ const GRACE = 2_000;
 /** How long after the end of a reply the transport has passed on what was in it, in milliseconds. */
 const PASSED = 100;
 
+/** Characters of a URL, or a version, that a server names: each request has it. */
+const MOST_KEPT = 8_192;
+
 type RemoteWire = 'http' | 'sse';
 
 /** A request whose response has not come. */
@@ -73,6 +75,8 @@ export class RemoteLink implements PeerLink {
   readonly #bound: BoundReply;
   readonly #events: LinkEvents;
   #transport: Promise<Transport>;
+  /** The same, while it starts too: HTTP+SSE waits there for an event that need not come. */
+  #made: Transport | undefined;
   #wire: RemoteWire = 'http';
   #isOver = false;
   readonly #inflow: Inflow;
@@ -115,14 +119,17 @@ export class RemoteLink implements PeerLink {
   }
 
   async close(): Promise<void> {
-    const left = this.#transport.then((transport) => transport.terminateSession?.());
-    await within(systemClock, GRACE, left);
+    await within(
+      systemClock,
+      GRACE,
+      this.#transport.then((transport) => transport.terminateSession?.()),
+    );
     this.kill('it was closed');
   }
 
   kill(reason = 'it was ended'): void {
     this.#ended(reason);
-    void this.#transport.then((transport) => transport.close()).catch(() => undefined);
+    void this.#made?.close().catch(() => undefined);
   }
 
   async #send(message: JsonObject): Promise<void> {
@@ -140,8 +147,8 @@ export class RemoteLink implements PeerLink {
       // A request may have been taken, and would be done twice.
       await (isRequest ? send() : retry(send, new Attempts(RESTARTS, AbortSignal.any([])), isLost));
     } catch (error) {
-      const { code } = objectOf(error);
-      const isRefused = typeof code === 'number' && code >= 400 && code < 500 && code !== 401 && code !== 403;
+      const code = Number(objectOf(error).code);
+      const isRefused = code >= 400 && code < 500 && code !== 401 && code !== 403;
       if (method !== 'initialize' || this.#wire === 'sse' || !isRefused) throw error;
       // As the revisions of 2025 have it for clients that also know the one before.
       request.key = undefined;
@@ -155,6 +162,8 @@ export class RemoteLink implements PeerLink {
     const transport = await make(wire, this.#options, async (input, init = {}) => {
       let isLast = false;
       const requests = this.#requestsOf(init, wire);
+      // Over HTTP+SSE the server names it.
+      if (String(input).length > MOST_KEPT) this.kill('it names a URL that is too long');
       const onOver = (): void => void setTimeout(() => this.#over(requests(), isLast), PASSED);
       let response = await fetchHere(input, init).catch((error: unknown) => {
         onOver();
@@ -174,6 +183,7 @@ export class RemoteLink implements PeerLink {
         until: wire === 'http' ? requests()[0]?.over.promise : undefined,
       });
     });
+    this.#made = transport;
     transport.onmessage = (message: JsonObject) => {
       if (this.#isOver || !isRpcMessage(message)) return;
       const { id, method, result } = message;
@@ -182,9 +192,9 @@ export class RemoteLink implements PeerLink {
         this.#unanswered.delete(id);
         setTimeout(answered.over.resolve, GRACE).unref();
       }
-      if (isObject(result) && typeof result.protocolVersion === 'string') {
-        transport.setProtocolVersion?.(result.protocolVersion);
-      }
+      const { protocolVersion } = objectOf(result);
+      if (typeof protocolVersion === 'string' && protocolVersion.length < MOST_KEPT)
+        transport.setProtocolVersion?.(protocolVersion);
       this.#inflow.push(message);
     };
     // What its parser refuses takes ten times as long as a message.
@@ -194,6 +204,7 @@ export class RemoteLink implements PeerLink {
     transport.onclose = () => {
       if (this.#wire === wire) this.#ended('its connection closed');
     };
+    if (this.#isOver) throw new Error('it is over');
     await transport.start();
     return transport;
   }

@@ -130,7 +130,7 @@ export class Sharing {
     let asked = 0;
     const transport: LeaseTransport = {
       start: async () => {},
-      send: async (message) => line.say(message),
+      tell: (message) => line.say(message),
       ask: (message, { signal }) => {
         asked += 1;
         const ask = asked;

@@ -365,3 +365,27 @@ it.each<[string, AwaitOptions]>([
     expect.objectContaining({ code: 'bad-option', message: expect.stringContaining(says) }),
   );
 });
+
+it.each([
+  [
+    'throws',
+    () => {
+      throw new Error('away');
+    },
+  ],
+  [
+    'returns a promise, which a name is not',
+    (async () => {
+      throw new Error('away');
+    }) as never,
+  ],
+])('a caller has no person, and its process goes on, where `person` %s', async (_how, person) => {
+  const errors: unknown[] = [];
+  const logger = { debug() {}, info() {}, warn() {}, error: (message: string) => void errors.push(message) };
+  const at = await serveHere(build, { secrets: [SECRET], ask: { ...ask, person }, logger });
+  const client = await clientOf('ann', at);
+  const { isError } = await client.callTool({ name: 'book', arguments: { to: 'rome' } });
+  expect(isError).toBe(true);
+  expect(errors).toContain('ask.person threw; the caller has no person');
+  await at.close();
+});

@@ -54,6 +54,24 @@ describe('a response of a server', () => {
   });
 });
 
+it('an event counts until the next one, since who reads the stream keeps it', async () => {
+  const budget = new Budget(10_000_000);
+  const controllers: ReadableStreamDefaultController<Uint8Array>[] = [];
+  const body = new ReadableStream<Uint8Array>({ start: (controller) => void controllers.push(controller) });
+  const response = new Response(body, { headers: { 'content-type': 'text/event-stream' } });
+  const account = (breakOff: () => void) => budget.open({}, breakOff);
+  const reader = boundedResponse(response, undefined, { account }).body?.getReader();
+  const sent = async (text: string): Promise<number> => {
+    controllers[0]?.enqueue(new TextEncoder().encode(text));
+    await reader?.read();
+    return budget.bytes;
+  };
+  expect(await sent(`data: ${'x'.repeat(1_000_000)}\n\n`)).toBeGreaterThan(1_900_000 - 524_288);
+  expect(await sent('data: x\n\n')).toBeLessThan(1_000);
+  await reader?.cancel();
+  expect(budget.bytes).toBe(0);
+});
+
 it('a stream of many events in one piece leaves others their turns', async () => {
   const event = 'data: x\n\n';
   const reader = boundedResponse(stream(event.repeat(10_000))).body?.getReader();
@@ -121,10 +139,10 @@ describe('responses with one budget', () => {
     for (const { pass } of all) await pass(PART);
     expect([failed, budget.bytes]).toEqual([['one'], 8_000]);
     await expect(all[0]?.reader?.read()).rejects.toMatchObject({ code: 'limit' });
-    // A message that is whole is not held.
-    await all[1]?.pass('\n\n');
-    expect(budget.bytes).toBe(4_000);
-    await all[1]?.pass(PART);
+    // Who reads the stream keeps a message until the next one is whole.
+    await all[2]?.pass('\n\ndata: x\n\n');
+    expect(budget.bytes).toBeLessThan(4_500);
+    await all[2]?.pass(PART);
     expect(failed).toEqual(['one']);
   });
 

@@ -120,6 +120,28 @@ describe('a JWT', () => {
     });
   });
 
+  it('is neither refused nor taken where the keys are too many to be read', async () => {
+    let sent = 0;
+    const many = createServer((_req, res) => {
+      res.setHeader('content-type', 'application/json');
+      res.write('{"keys":[{}');
+      const more = (): void => {
+        sent += 1;
+        if (res.destroyed || sent > 4_000) res.end(']}');
+        else if (res.write(',{"kty":"RSA"}'.repeat(7_000))) setImmediate(more);
+        else res.once('drain', more);
+      };
+      more();
+    });
+    const login = loginOf('X-Jwt', `${new URL(await listen(many)).origin}/jwks.json`);
+    const refused = login.authorize(request({ 'x-jwt': await tokenOf('ann') }));
+    await expect(refused).rejects.toMatchObject({ code: 'internal' });
+    many.closeAllConnections();
+    await shut(many);
+    // More than the sockets hold.
+    expect(sent).toBeLessThan(200);
+  });
+
   it('of an unknown key has keys that cannot be read asked for once in a second', async () => {
     let asked = 0;
     const failing = createServer((_req, res) => {

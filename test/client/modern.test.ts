@@ -199,7 +199,9 @@ describe('each request', () => {
     const listed = await client.listTools();
     expect(listed.tools.map(({ name }) => name)).toEqual(['valid', 'as data']);
     expect(errors).toHaveLength(tools.length - 2);
-    expect(errors[0]).toBe('The tool empty is left out of the list: "" is no name of a header.');
+    expect(errors[0]).toBe(
+      'The tool empty is left out of the list: each x-mcp-header must name another header, on a string, integer or boolean argument.',
+    );
   });
 
   it('mirrors the arguments that a tool wants in headers, once the tool is known', async () => {

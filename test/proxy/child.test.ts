@@ -31,6 +31,28 @@ it('is ended once what it has not read exceeds its share', async () => {
   expect(budget.bytes).toBe(0);
 });
 
+it('is read no faster for writing short lines that are no messages', async () => {
+  const order: string[] = [];
+  const writing = async (what: string, many: number) => {
+    const script = `process.stdout.write(${JSON.stringify(what)}.repeat(${many}) + '{"jsonrpc":"2.0","id":1,"result":{}}\\n');
+      setTimeout(() => {}, 600_000)`;
+    const command = { command: process.execPath, args: ['-e', script] };
+    const budget = new Budget(100_000_000);
+    const link = await new Promise<ChildLink>((resolve) => {
+      const child = new ChildLink(command, 'short', SILENT, (breakOff) => budget.open({}, breakOff), {
+        message: ({ id }) => id === 1 && resolve(child),
+        ended: () => {},
+      });
+    });
+    order.push(what);
+    link.kill();
+  };
+  const message = '{"jsonrpc":"2.0","method":"notifications/x"}\n';
+  const others = ['x\n', '{\n'];
+  await Promise.all([...others.map((what) => writing(what, 4_000)), writing(message, 2_000)]);
+  expect(order[0]).toBe(message);
+});
+
 it('keeps nothing of a long line that is no message', async () => {
   const lines = `process.stdout.write('q'.repeat(${LINE}) + '\\n'); setTimeout(() => {}, 600_000)`;
   const command = { command: process.execPath, args: ['-e', lines] };

@@ -32,6 +32,47 @@ it('a session ends though its server does not answer that', async () => {
   await shut(server);
 });
 
+it('an HTTP+SSE server that names a long endpoint is left', async () => {
+  const server = createServer((req, res) => {
+    if (req.method !== 'GET') return void res.writeHead(405).end();
+    res.writeHead(200, { 'content-type': 'text/event-stream' });
+    res.write(`event: endpoint\ndata: /messages?session=${'x'.repeat(100_000)}\n\n`);
+  });
+  const ended: string[] = [];
+  const link = new RemoteLink(
+    { url: await listen(server) },
+    (response) => response,
+    (breakOff) => new Budget(1_000).open({}, breakOff),
+    { message: () => {}, ended: (reason) => void ended.push(reason) },
+  );
+  link.send({ jsonrpc: '2.0', id: 1, method: 'initialize', params: {} });
+  await expect.poll(() => ended).toEqual(['it names a URL that is too long']);
+  await shut(server);
+});
+
+it('an HTTP+SSE server that names no endpoint is left as well', async () => {
+  let open = 0;
+  const server = createServer((req, res) => {
+    if (req.method !== 'GET') return void res.writeHead(405).end();
+    open += 1;
+    res.once('close', () => {
+      open -= 1;
+    });
+    res.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
+  });
+  const link = new RemoteLink(
+    { url: await listen(server) },
+    (response) => response,
+    (breakOff) => new Budget(1_000).open({}, breakOff),
+    { message: () => {}, ended: () => {} },
+  );
+  link.send({ jsonrpc: '2.0', id: 1, method: 'initialize', params: {} });
+  await expect.poll(() => open).toBe(1);
+  link.kill();
+  await expect.poll(() => open, { timeout: 5_000 }).toBe(0);
+  await shut(server);
+});
+
 describe('one that takes no answers is ended where those fill the memory of servers', () => {
   it.each([
     ['small ones, which are requests all the same', false, 100, 8, 1_000_000],

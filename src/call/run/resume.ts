@@ -23,10 +23,8 @@ import { type FoundTurn, readOn } from '../journal/follow.ts';
 import { RunJournal } from '../journal/run-journal.ts';
 import type { CallStore, OpenJournal } from '../journal/store.ts';
 import { isAppended, volatileJournal } from '../journal/writer.ts';
-import type { Checkpoints } from './checkpoints.ts';
-import type { Accepted, Handoff } from './handoff.ts';
+import type { Accepted } from './handoff.ts';
 import type { Outcome } from './outcome.ts';
-import type { Ownership } from './ownership.ts';
 import { replayRefused } from './refusal.ts';
 import type { Runs } from './registry.ts';
 import type { RequestContext } from './request-context.ts';
@@ -40,7 +38,7 @@ import {
   type Resume,
   type Run,
 } from './run.ts';
-import type { TurnParts, Turns } from './turns.ts';
+import type { Rooms, Turns } from './turns.ts';
 import { refused, wireError } from './wire-error.ts';
 
 /** A turn that may begin: its claim, and the state from which the tool continues. */
@@ -58,27 +56,14 @@ const FENCED_OFTEN = 5;
 export class Resumption {
   readonly #parts: EngineParts;
   readonly #runs: Runs;
-  readonly #ownership: Ownership;
-  readonly #checkpoints: Checkpoints;
+  readonly #rooms: Rooms;
   readonly #turns: Turns;
-  readonly #handoff: Handoff | undefined;
-  /** This process, in the journals' claims. */
-  readonly #id: string;
 
-  constructor(
-    parts: EngineParts,
-    { runs, ownership, checkpoints }: TurnParts,
-    turns: Turns,
-    handoff: Handoff | undefined,
-    id: string,
-  ) {
+  constructor(parts: EngineParts, rooms: Rooms, turns: Turns) {
     this.#parts = parts;
-    this.#runs = runs;
-    this.#ownership = ownership;
-    this.#checkpoints = checkpoints;
+    this.#runs = rooms.runs;
+    this.#rooms = rooms;
     this.#turns = turns;
-    this.#handoff = handoff;
-    this.#id = id;
   }
 
   /** A request that loses a position reads the journal on: to the outcome, or to where the turn is free again. */
@@ -104,7 +89,7 @@ export class Resumption {
     if (parked?.waiting.at === 'checkpoint') return this.#goOnParked(parked.run, parked.waiting, request);
     const { owner } = state;
     if (mayOffer && owner !== undefined && request.accepted === undefined) {
-      const accepted = await this.#handoff?.offer(owner, request, request.context);
+      const accepted = await this.#rooms.handoff?.offer(owner, request, request.context);
       if (accepted !== undefined) return this.#follow(accepted, request);
     }
     return this.#withCheckpoint(request, (checkpoint) => this.#goOnFromCheckpoint(request, checkpoint));
@@ -136,7 +121,7 @@ export class Resumption {
       const message = `call ${state.callId} took ${checkpoint.turn} rounds; raise limits.rounds if that is meant`;
       throw new AwaitError('limit', message);
     }
-    const claim = { type: 'claimed', answers: sorted.accepted, sent, by: this.#id } as const;
+    const claim = { type: 'claimed', answers: sorted.accepted, sent, by: this.#rooms.id } as const;
     return { kind: 'prepared', checkpoint, sorted, claim };
   }
 
@@ -272,7 +257,12 @@ export class Resumption {
     if (found.kind === 'ended') return { kind: 'responded', response: found.response, elsewhere: true };
     if (found.kind === 'task') return { kind: 'task', taskId: checkpoint.call.id };
     if (found.kind === 'suspended') {
-      const outcome = await this.#checkpoints.tokenFor(found.checkpoint, found.at, request.binding, found.by);
+      const outcome = await this.#rooms.checkpoints.tokenFor(
+        found.checkpoint,
+        found.at,
+        request.binding,
+        found.by,
+      );
       return { ...outcome, elsewhere: true };
     }
     const journal = store.open(checkpoint.call, found.at);
@@ -316,11 +306,11 @@ export class Resumption {
       asked: again.asked,
     };
     const declined = since.find(isDeclinedRerun);
-    if (declined !== undefined) return this.#checkpoints.endWith(journal, declinedResponse(call));
+    if (declined !== undefined) return this.#rooms.checkpoints.endWith(journal, declinedResponse(call));
     // A tool that raced its asks may have gone on with the steps since.
     if (since.length === 0 && sorted.bad.length > 0) {
       const next = { ...from, turn: checkpoint.turn + 1 };
-      return this.#checkpoints.suspendWithout(journal, next, request.binding);
+      return this.#rooms.checkpoints.suspendWithout(journal, next, request.binding);
     }
     this.#parts.count('replayed');
     this.#runs.heap.leave(checkpoint);
@@ -356,7 +346,7 @@ export class Resumption {
       this.#runs.park(key, run, waiting);
       throw badToken(`call ${run.call.id}: this turn was claimed with other answers`);
     }
-    const claim = { type: 'claimed', answers: [], sent: request.sent, by: this.#id } as const;
+    const claim = { type: 'claimed', answers: [], sent: request.sent, by: this.#rooms.id } as const;
     const settle = this.#runs.unsettle(key);
     let isClaimed = false;
     request.active.owns = true;
@@ -376,7 +366,7 @@ export class Resumption {
 
   /** Enters a turn whose client can end it early by disconnecting. */
   #enter(run: Run, request: Resume, begin: boolean): Promise<Outcome> {
-    this.#begun(request, () => this.#ownership.disconnect(run, request));
+    this.#begun(request, () => this.#rooms.ownership.disconnect(run, request));
     return this.#turns.enter(run, request.context, { begin, request });
   }
 
@@ -401,7 +391,7 @@ export class Resumption {
       at,
       sent: request.sent,
       // A claim of this process that nothing here acts on: its append was said to have failed.
-      owns: (by) => (by === this.#id ? this.#runs.owns(keyOf(request.state), callId) : undefined),
+      owns: (by) => (by === this.#rooms.id ? this.#runs.owns(keyOf(request.state), callId) : undefined),
       running,
       lease: limits.lease,
       wait: limits.turnWait,

@@ -14,14 +14,13 @@ import { RunJournal } from '../journal/run-journal.ts';
 import type { CallStore } from '../journal/store.ts';
 import { isAppended } from '../journal/writer.ts';
 import { bindingOf } from './binding.ts';
-import type { Checkpoints } from './checkpoints.ts';
-import type { Naps } from './lookout.ts';
 import type { Outcome } from './outcome.ts';
 import { OUTSIDE } from './outside.ts';
 import { replayRefused } from './refusal.ts';
 import type { Runs } from './registry.ts';
 import type { Instance, RequestContext } from './request-context.ts';
 import { type EngineParts, newRun, type Run } from './run.ts';
+import type { Rooms } from './turns.ts';
 import { wireError } from './wire-error.ts';
 
 export interface TakesOver {
@@ -51,17 +50,12 @@ const PATIENCE = 3;
 export class TakeOver {
   readonly #parts: EngineParts;
   readonly #runs: Runs;
-  readonly #checkpoints: Checkpoints;
-  /** This process, in the journals' claims. */
-  readonly #id: string;
-  readonly #naps: Naps;
+  readonly #rooms: Rooms;
 
-  constructor(parts: EngineParts, runs: Runs, checkpoints: Checkpoints, naps: Naps, id: string) {
-    this.#naps = naps;
+  constructor(parts: EngineParts, rooms: Rooms) {
     this.#parts = parts;
-    this.#runs = runs;
-    this.#checkpoints = checkpoints;
-    this.#id = id;
+    this.#runs = rooms.runs;
+    this.#rooms = rooms;
   }
 
   /** Resolves with the run that continues the call here, or with its outcome. */
@@ -70,7 +64,7 @@ export class TakeOver {
     const { principal } = caller;
     const { heap } = this.#runs;
     let { reading } = request;
-    const pause = (milliseconds: number): Promise<void> => this.#naps.sleep(callId, milliseconds);
+    const pause = (milliseconds: number): Promise<void> => this.#rooms.naps.sleep(callId, milliseconds);
     const { store, clock, limits } = this.#parts;
     if (store === undefined) throw badToken('without a store no call can be taken over');
     for (;;) {
@@ -158,7 +152,7 @@ export class TakeOver {
       : replay(call, completions) === 'never' && {
           error: wireError(replayRefused({ completions, open: [...known.open.values()] })),
         };
-    const claim = { type: 'claimed', answers: [], sent, by: this.#id } as const;
+    const claim = { type: 'claimed', answers: [], sent, by: this.#rooms.id } as const;
     if (!(await isAppended(journal, response ? { type: 'ended', response } : claim))) return undefined;
     if (response) return { outcome: { kind: 'responded', response } };
     count('takenOver');
@@ -198,7 +192,12 @@ export class TakeOver {
     if (context.live || entry?.type !== 'suspended')
       throw badToken(`call ${callId} suspends at its asks: its token continues it`);
     return {
-      ...(await this.#checkpoints.tokenFor(entry.checkpoint, at, bindingOf(entry.checkpoint.call), entry.by)),
+      ...(await this.#rooms.checkpoints.tokenFor(
+        entry.checkpoint,
+        at,
+        bindingOf(entry.checkpoint.call),
+        entry.by,
+      )),
       elsewhere: true,
     };
   }

@@ -23,6 +23,8 @@ import type { Detach, Ending, Lack, Turn } from '../frame/turn.ts';
 import { CANCELLED, type Checkpoint, type OpenAsk, type Response } from '../journal/entries.ts';
 import type { Answers } from './answers.ts';
 import type { Checkpoints } from './checkpoints.ts';
+import type { Handoff } from './handoff.ts';
+import type { Naps } from './lookout.ts';
 import type { Outcome } from './outcome.ts';
 import { interrupted, type Ownership } from './ownership.ts';
 import { replayRefused, stepsDone } from './refusal.ts';
@@ -42,11 +44,16 @@ import {
 import { after, afterTask } from './url-asks.ts';
 import { failedWith, INTERNAL, refused, reported, wireError } from './wire-error.ts';
 
-export interface TurnParts {
+/** What the parts of an engine share. */
+export interface Rooms {
   readonly runs: Runs;
   readonly ownership: Ownership;
+  readonly naps: Naps;
   readonly answers: Answers;
   readonly checkpoints: Checkpoints;
+  readonly handoff: Handoff | undefined;
+  /** This process, in the journals' claims. */
+  readonly id: string;
 }
 
 /** How a turn begins. */
@@ -84,7 +91,7 @@ export class Turns {
   readonly #turn: RunTurnParts;
   readonly #checkpoints: Checkpoints;
 
-  constructor(parts: EngineParts, { runs, ownership, answers, checkpoints }: TurnParts) {
+  constructor(parts: EngineParts, { runs, ownership, answers, checkpoints }: Rooms) {
     this.#parts = parts;
     this.#runs = runs;
     this.#ownership = ownership;

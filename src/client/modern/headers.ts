@@ -12,37 +12,53 @@ const NAMED: ReadonlyMap<string, string> = new Map([
   ['tasks/cancel', 'taskId'],
 ]);
 
-/** The path of an argument, and the end of its header's name. */
+/** The path of an argument, and the end of its header's name, in lower case. */
 interface Mirrored {
   readonly path: readonly string[];
   readonly header: string;
 }
 
 /** RFC 9110, section 5.1. */
-const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const TOKEN = /^[!#$%&'*+\-.^_`|~0-9a-z]+$/;
 
 /** Annotations may say these; the conformance suite calls tools with `number` too, though they are in no list. */
 const TYPES: ReadonlySet<unknown> = new Set(['string', 'integer', 'boolean']);
 /** Members of a schema whose values are data. */
 const DATA: ReadonlySet<string> = new Set(['const', 'default', 'enum', 'examples']);
 
+/** Characters of the paths and names of one server: no request could have as many headers. */
+const MOST = 65_536;
+/** SEP-2243: on arguments that are reached through `properties` alone, each with a type and a name of its own. */
+const RULE = 'each x-mcp-header must name another header, on a string, integer or boolean argument';
+
 /** Arguments that tools mirror in headers (`x-mcp-header` in their schemas), for listed tools. */
 export class RequestHeaders {
   readonly #mirrored = new Map<string, readonly Mirrored[]>();
+  /** Characters that were added. */
+  #size = 0;
 
   /**
+   * What was known before is forgotten where it is too much: a server says itself that headers are wrong.
    * @param result of `tools/list`
    * @param drop called with each tool whose annotations are invalid, and why
    * @returns the result without these, as the revision wants it
    */
   learn(result: JsonObject, drop: (tool: string, why: string) => void): JsonObject {
     if (!Array.isArray(result.tools)) return result;
+    if (this.#size > MOST) {
+      this.#mirrored.clear();
+      this.#size = 0;
+    }
     const tools = result.tools.filter((tool) => {
       if (!isObject(tool) || typeof tool.name !== 'string') return true;
-      const { mirrored, wrong } = annotationsIn(tool.inputSchema);
-      this.#mirrored.set(tool.name, mirrored);
-      if (wrong !== undefined) drop(tool.name, wrong);
-      return wrong === undefined;
+      const { name, inputSchema } = tool;
+      const { mirrored, size, isWrong } = annotationsIn(inputSchema, name.length);
+      if ((mirrored.length > 0 || this.#mirrored.has(name)) && this.#size < 2 * MOST) {
+        this.#size += size;
+        this.#mirrored.set(name, mirrored);
+      }
+      if (isWrong) drop(name, RULE);
+      return !isWrong;
     });
     return { ...result, tools };
   }
@@ -55,7 +71,7 @@ export class RequestHeaders {
     headers['mcp-name'] = headerValue(name);
     for (const { path, header } of method === 'tools/call' ? (this.#mirrored.get(name) ?? []) : []) {
       const value = path.reduce<unknown>((at, key) => (isObject(at) ? at[key] : undefined), params.arguments);
-      if (isMirrorable(value)) headers[`mcp-param-${header.toLowerCase()}`] = headerValue(String(value));
+      if (isMirrorable(value)) headers[`mcp-param-${header}`] = headerValue(String(value));
     }
     return headers;
   }
@@ -63,41 +79,44 @@ export class RequestHeaders {
 
 interface Annotations {
   readonly mirrored: readonly Mirrored[];
-  /** Why the tool is none that a client may list. */
-  readonly wrong?: string;
+  /** Characters of the tool's name, and of the paths and names. */
+  readonly size: number;
+  /** The tool is none that a client may list. */
+  readonly isWrong: boolean;
 }
 
-/** SEP-2243: on arguments that are reached through `properties` alone, each with a type and a name of its own. */
-function annotationsIn(inputSchema: unknown): Annotations {
+/** @param size of the tool's name */
+function annotationsIn(inputSchema: unknown, size: number): Annotations {
   const mirrored: Mirrored[] = [];
   const names = new Set<string>();
-  let wrong: string | undefined;
-  /** @param path of the argument; undefined elsewhere in the schema */
-  const visit = (schema: unknown, path: readonly string[] | undefined): void => {
-    if (Array.isArray(schema)) for (const one of schema) visit(one, undefined);
+  const path: string[] = [];
+  let isWrong = false;
+  /** @param isReached through `properties` alone, by the path */
+  const visit = (schema: unknown, isReached: boolean): void => {
+    if (Array.isArray(schema)) for (const one of schema) visit(one, false);
     if (!isObject(schema)) return;
     const { 'x-mcp-header': header, type } = schema;
     if (header !== undefined) {
-      const name = typeof header === 'string' && TOKEN.test(header) ? header : undefined;
-      const isTwice = name !== undefined && names.has(name.toLowerCase());
-      if (path === undefined || path.length === 0) wrong ??= 'x-mcp-header stands where no argument is';
-      else if (name === undefined) wrong ??= `${JSON.stringify(header)} is no name of a header`;
-      else if (isTwice) wrong ??= `the header ${name} is named twice`;
-      else if (!TYPES.has(type))
-        wrong ??= `the header ${name} mirrors a value that is no string, integer or boolean`;
-      if (name !== undefined && path !== undefined && path.length > 0 && !isTwice) {
-        names.add(name.toLowerCase());
-        mirrored.push({ path, header: name });
-      }
+      const name = typeof header === 'string' ? header.toLowerCase() : '';
+      isWrong ||= !TYPES.has(type);
+      if (size < MOST) size += name.length + path.join().length;
+      if (isReached && path.length > 0 && TOKEN.test(name) && !names.has(name) && size < MOST) {
+        names.add(name);
+        mirrored.push({ path: [...path], header: name });
+      } else isWrong = true;
     }
     for (const [key, inner] of Object.entries(schema)) {
-      if (key === 'properties' && isObject(inner))
-        for (const [name, one] of Object.entries(inner)) visit(one, path && [...path, name]);
-      else if (!DATA.has(key)) visit(inner, undefined);
+      if (key === 'properties' && isObject(inner)) {
+        for (const [name, one] of Object.entries(inner)) {
+          path.push(name);
+          visit(one, isReached);
+          path.pop();
+        }
+      } else if (!DATA.has(key)) visit(inner, false);
     }
   };
-  visit(inputSchema, []);
-  return { mirrored, ...(wrong !== undefined && { wrong }) };
+  visit(inputSchema, true);
+  return { mirrored, size, isWrong };
 }
 
 function isMirrorable(value: unknown): boolean {

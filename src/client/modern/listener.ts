@@ -4,7 +4,7 @@
  * acknowledged the new: nothing is missed in between, and duplicates are notifications without content.
  */
 
-import { AwaitError, isObject, type JsonObject, objectOf } from '../../base/values.ts';
+import { ACKNOWLEDGED, AwaitError, isObject, type JsonObject, objectOf } from '../../base/values.ts';
 import { Attempts, asError, type ClientRequest, type Reconnection, type Rpc } from '../message.ts';
 import type { Opened } from '../round-trips/round-trips.ts';
 
@@ -24,7 +24,6 @@ interface Stream {
 }
 
 const LISTS = ['tools', 'prompts', 'resources'];
-const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 
 export class Listener {
   /** The server's declared capabilities. */
