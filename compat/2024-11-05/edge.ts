@@ -97,9 +97,8 @@ function connected(
   from: Omit<LastingStart, 'dialect'>,
 ): Reply {
   const { services, session, inbound } = exchange;
-  const { paths } = services.settings;
   services.counters[inbound.header('last-event-id') ? 'resumedStreams' : 'getStreams'] += 1;
-  const endpoint = `${paths.messagesFor(inbound.path, inbound.base)}?sessionId=${session.id}`;
+  const endpoint = `${services.settings.paths.messagesFor(inbound.path, inbound.base)}?sessionId=${session.id}`;
   return {
     status: 200,
     headers: SSE_HEADERS,

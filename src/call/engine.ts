@@ -95,13 +95,12 @@ export class Engine {
     const naps = new Naps(clock);
     const answers = new Answers(parts, runs, ownership, naps);
     const checkpoints = new Checkpoints(parts, this.#handoff);
-    const rooms = { runs, ownership, naps, answers, checkpoints, handoff: this.#handoff, id };
+    this.#rooms = { runs, ownership, naps, answers, checkpoints, handoff: this.#handoff, id };
     this.#runs = runs;
-    this.#rooms = rooms;
     this.#looking = ownership.lookAtParked();
-    this.#turns = new Turns(parts, rooms);
-    this.#resumption = new Resumption(parts, rooms, this.#turns);
-    this.#takeOver = new TakeOver(parts, rooms);
+    this.#turns = new Turns(parts, this.#rooms);
+    this.#resumption = new Resumption(parts, this.#rooms, this.#turns);
+    this.#takeOver = new TakeOver(parts, this.#rooms);
     const { store } = parts;
     this.tasks =
       store &&
@@ -109,7 +108,7 @@ export class Engine {
         store,
         clock,
         check: parts.check,
-        ...rooms,
+        ...this.#rooms,
         lease: limits.lease,
         watch: (id) => parts.watch?.(id),
         wake: (callId, by) => this.wake(callId, by),

@@ -107,9 +107,13 @@ export class RemoteLink implements PeerLink {
     const memory = message.id !== undefined && message.method ? 0 : heldMemory(message) + REQUEST;
     this.#responds(memory);
     if (this.#isOver) return;
-    void this.#send(message)
-      .catch((error: unknown) => this.#failed(message, error))
-      .finally(() => this.#responds(-memory));
+    const sent = this.#send(message);
+    // The server may ask as soon as it has a request, on the stream that is opened with this.
+    if (message.method === 'notifications/initialized') {
+      const transport = this.#transport;
+      this.#transport = sent.catch(() => {}).then(() => transport);
+    }
+    void sent.catch((error: unknown) => this.#failed(message, error)).finally(() => this.#responds(-memory));
   }
 
   /** May end this link, and others. */
@@ -271,7 +275,7 @@ async function make(
   { url, headers = {} }: RemoteOptions,
   fetch: Fetch,
 ): Promise<Transport> {
-  const options = { requestInit: { headers: { ...headers } }, reconnectionOptions: RECONNECTION, fetch };
+  const options = { requestInit: { headers }, reconnectionOptions: RECONNECTION, fetch };
   return importPeer('@modelcontextprotocol/sdk', async () => {
     if (wire === 'sse') {
       const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
@@ -302,7 +306,7 @@ async function fetchHere(input: string | URL, init: RequestInit = {}): Promise<R
 
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  const { cause, message } = error;
-  const status = 'code' in error && typeof error.code === 'number' ? ` (${error.code})` : '';
+  const { cause, message, code }: Error & { code?: unknown } = error;
+  const status = typeof code === 'number' ? ` (${code})` : '';
   return cause instanceof Error ? `${message}: ${cause.message}` : `${message}${status}`;
 }

@@ -32,6 +32,29 @@ it('a session ends though its server does not answer that', async () => {
   await shut(server);
 });
 
+it('a server has taken that its client is there before it gets a request', async () => {
+  const seen: unknown[] = [];
+  const server = createServer(async (req, res) => {
+    const body = Buffer.concat(await req.toArray()).toString();
+    const { id, method } = body === '' ? { id: 0, method: 'GET' } : JSON.parse(body);
+    if (method === 'notifications/initialized') await new Promise((resolve) => setTimeout(resolve, 50));
+    seen.push(method);
+    if (method === 'GET')
+      return void res.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
+    if (id === undefined) return void res.writeHead(202).end();
+    res.writeHead(200, { 'content-type': 'application/json', 'mcp-session-id': 's' });
+    res.end(JSON.stringify({ jsonrpc: '2.0', id, result: {} }));
+  });
+  const { link, heard, close } = await linked(server, 1_000_000, 1_000_000);
+  link.send({ jsonrpc: '2.0', method: 'notifications/initialized' });
+  link.send({ jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'x' } });
+  await expect.poll(() => heard).toEqual([1, 2]);
+  await expect.poll(() => seen).toHaveLength(4);
+  expect(seen.slice(0, 2)).toEqual(['initialize', 'notifications/initialized']);
+  expect(seen.slice(2).sort()).toEqual(['GET', 'tools/call']);
+  await close();
+});
+
 it('an HTTP+SSE server that names a long endpoint is left', async () => {
   const server = createServer((req, res) => {
     if (req.method !== 'GET') return void res.writeHead(405).end();

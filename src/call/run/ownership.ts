@@ -123,8 +123,10 @@ export class Ownership {
       if (next?.type === 'cancelled') this.#stop(run, next.isErased);
       else if (next?.type === 'claimed' && next.by !== this.#id) stopHeartbeat(run);
     } catch (error) {
-      const { id } = run.call;
-      this.#parts.log('warn', 'a journal could not be looked at', { call: id, error: String(error) });
+      this.#parts.log('warn', 'a journal could not be looked at', {
+        call: run.call.id,
+        error: String(error),
+      });
     }
   }
 

@@ -192,7 +192,6 @@ export class Resumption {
   async #follow(accepted: Accepted, request: Resume): Promise<Outcome> {
     const { clock, limits } = this.#parts;
     const store = this.#storeOf(request);
-    const { state } = request;
     let over = false;
     this.#parts.count('handedOff');
     this.#begun(request, () => {
@@ -205,7 +204,10 @@ export class Resumption {
         const late = sleep(clock, limits.turnWait).then(() => ({ kind: 'late' }) as const);
         const first = await Promise.race([told, late]);
         if (first.kind === 'told') return first.outcome;
-        throw new AwaitError('busy', `call ${state.callId}: the process that keeps its frame still runs it`);
+        throw new AwaitError(
+          'busy',
+          `call ${request.state.callId}: the process that keeps its frame still runs it`,
+        );
       }
       // The claim is certain to be there, so steps that run beside the asks do not matter.
       const read = this.#readOn(store, request, undefined, () => over);
@@ -252,7 +254,6 @@ export class Resumption {
     request: Resume,
     prepared: PreparedTurn,
   ): Promise<Outcome> {
-    const { replay } = this.#parts;
     const { checkpoint, sorted, claim } = prepared;
     if (found.kind === 'ended') return { kind: 'responded', response: found.response, elsewhere: true };
     if (found.kind === 'task') return { kind: 'task', taskId: checkpoint.call.id };
@@ -266,7 +267,7 @@ export class Resumption {
       return { ...outcome, elsewhere: true };
     }
     const journal = store.open(checkpoint.call, found.at);
-    if (replay(checkpoint.call, [...checkpoint.completions, ...found.since]) === 'never') {
+    if (this.#parts.replay(checkpoint.call, [...checkpoint.completions, ...found.since]) === 'never') {
       const error = replayRefused(checkpoint, found.since);
       // Its owner died with the frame, and no other process may continue the call.
       if (found.claimed) await journal.append({ type: 'ended', response: { error: wireError(error) } });

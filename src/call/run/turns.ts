@@ -267,8 +267,10 @@ export class Turns {
     const times = run.lost?.recorded === recorded ? run.lost.times : 0;
     if (replay(run.call, before.completions) === 'never') return this.#broken(entered, replayRefused(before));
     if (!isMeant && times >= limits.reruns) return this.#broken(entered, error);
-    const { id } = run.call;
-    log('debug', 'a call is run again, since its server is gone', { call: id, reason: error.message });
+    log('debug', 'a call is run again, since its server is gone', {
+      call: run.call.id,
+      reason: error.message,
+    });
     run.lost = { times: isMeant ? times : times + 1, recorded };
     this.#parts.count('replayed');
     run.frame = new Frame(run.call, run.journal, options, before);

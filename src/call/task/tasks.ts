@@ -105,10 +105,9 @@ export class Tasks {
     const folding = await this.#fold(id, principal);
     // Another reader may read on while this one waits.
     const { call, detached, response, cancelled, updated } = folding;
-    const { clock } = this.#parts;
     if (call === undefined || call.principal !== principal || detached === undefined)
       throw badToken(`task ${id} does not belong to this caller`);
-    if (call.expires < clock.now()) throw badToken(`task ${id} has expired`);
+    if (call.expires < this.#parts.clock.now()) throw badToken(`task ${id} has expired`);
     if (response === undefined && this.#here(id) === undefined) this.#parts.watch(id);
     const asks = response === undefined ? waitingAsks(folding) : [];
     return {
@@ -261,11 +260,10 @@ export class Tasks {
     wanted: (view: TaskView) => boolean,
     gone?: AbortSignalLike,
   ): Promise<TaskView | undefined> {
-    const { clock } = this.#parts;
     for (let pause = PAUSE.first; !gone?.aborted; pause = Math.min(pause * PAUSE.growth, PAUSE.most)) {
       const view = await this.get(id, principal);
       if (wanted(view)) return view;
-      await sleep(clock, pause);
+      await sleep(this.#parts.clock, pause);
     }
     return undefined;
   }

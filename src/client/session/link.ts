@@ -95,8 +95,9 @@ export class SessionLink implements ClientLink {
     }
     const status = await this.#post(message);
     if (method !== 'notifications/initialized' || status !== 202) return;
-    const { signal } = this.#options.endpoint;
-    new Call(this.#ports, {}).listen().catch((error) => signal.aborted || this.#ports.report(error));
+    new Call(this.#ports, {})
+      .listen()
+      .catch((error) => this.#options.endpoint.signal.aborted || this.#ports.report(error));
   }
 
   async answer(message: RpcAnswer): Promise<void> {

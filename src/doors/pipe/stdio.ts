@@ -222,12 +222,11 @@ class PipeOutlet {
 
   /** Resolves once all is written, or after that time, in milliseconds; from then on nothing is. */
   async close(within: number): Promise<void> {
-    const { clock } = this.#options;
     if (this.#unsent > 0 && !this.#isOver) {
       await new Promise<void>((resolve) => {
         this.#isBehind = true;
         this.onDrain(resolve);
-        clock.after(within, resolve).unref();
+        this.#options.clock.after(within, resolve).unref();
       });
     }
     this.drop();
