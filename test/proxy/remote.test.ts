@@ -32,6 +32,21 @@ it('a session ends though its server does not answer that', async () => {
   await shut(server);
 });
 
+it('a server names no version by the megabyte', async () => {
+  const versions: unknown[] = [];
+  const server = createServer(async (req, res) => {
+    const { id } = JSON.parse(Buffer.concat(await req.toArray()).toString() || '{}');
+    versions.push(String(req.headers['mcp-protocol-version']).length);
+    res.writeHead(200, { 'content-type': 'application/json', 'mcp-session-id': 's' });
+    res.end(JSON.stringify({ jsonrpc: '2.0', id, result: { protocolVersion: 'x'.repeat(10_000) } }));
+  });
+  const { link, heard, close } = await linked(server, 1_000_000, 1_000_000);
+  link.send({ jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'x' } });
+  await expect.poll(() => heard).toEqual([1, 2]);
+  expect(versions).toEqual(['undefined'.length, 'undefined'.length]);
+  await close();
+});
+
 it('a server has taken that its client is there before it gets a request', async () => {
   const seen: unknown[] = [];
   const server = createServer(async (req, res) => {
