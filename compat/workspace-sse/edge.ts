@@ -41,7 +41,7 @@ import { quotaKeyOf } from '../quota-key.ts';
 import type { Edges } from '../revision.ts';
 import { connect, finish, replyTo } from '../session/call-reply.ts';
 import { Held } from '../session/held.ts';
-import { clientOf } from '../session/initialize.ts';
+import { clientOf, NO_CLIENT } from '../session/initialize.ts';
 import { LastingCall } from '../session/lasting.ts';
 import { loggedWay, messageOf } from '../session/start.ts';
 import { sinkOf } from '../sink.ts';
@@ -226,7 +226,7 @@ async function serve(
   /** Of an `initialize`. */
   const said = isFirst ? clientOf(request.params, SPOKEN) : undefined;
   if (isFirst && said === undefined) {
-    const message = 'Invalid params: initialize needs protocolVersion, capabilities and clientInfo';
+    const message = `Invalid params: ${NO_CLIENT}`;
     return refuse(parts, inbound, owner, request.id, { code: -32602, message });
   }
   const stream = await parts.listeners.find(whoIs(owner, inbound), inbound.header(STREAM));

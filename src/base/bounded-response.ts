@@ -5,7 +5,7 @@
  */
 import type { OpenAccount } from './budget.ts';
 import { MAX_DEPTH, type Shape, shapeOfText } from './shape.ts';
-import { AwaitError, hasCode } from './values.ts';
+import { AwaitError, hasCode, nextTurn } from './values.ts';
 
 /** Bytes of one message of a server: a body, or an event. */
 export const MOST_MESSAGE = 67_108_864;
@@ -16,7 +16,7 @@ const MOST_ID = 8_192;
 /** Values of one message: parsing that many may take a fifth of a second, and twenty times their bytes. */
 export const MOST_VALUES = 250_000;
 
-/** Events in one turn of the event loop: what is no message takes longer to parse than to send. */
+/** Most events that a reader gets in one turn of the event loop: each that is no message costs it a thrown error. */
 const TURN_EVENTS = 20;
 
 const LF = 0x0a;
@@ -114,8 +114,9 @@ function bound(
   { most, isStream, onExceeded, onOver, account, mayRead, until }: BoundParts,
 ): ReadableStream<Uint8Array> {
   let size = 0;
-  /** Bytes of the event before: who reads the stream keeps its text, and what that says, until the next one. */
+  /** Bytes of the last event with data: the stream's reader keeps its text, and the parsed message, until the next one. */
   let last = 0;
+  let hasData = false;
   let values = 0;
   let depth = 0;
   /** Inside of a string; above 1 behind a backslash in one. */
@@ -124,7 +125,7 @@ function bound(
   let column = 0;
   let isData = true;
   let isId = false;
-  /** What was read and not passed on, and how much of it may be. */
+  /** What was read and not passed on, and how many bytes of it are counted. */
   let rest: Uint8Array = new Uint8Array();
   let counted = 0;
   /** No string goes over a line's end, so that nothing before a message hides what is in it. */
@@ -148,9 +149,11 @@ function bound(
       if (isStream) {
         if (byte === LF) {
           size += LINE_OVERHEAD;
+          hasData ||= isData && column >= DATA.length;
           // An empty line ends an event.
           if (column === 0) {
-            last = size;
+            last = hasData ? size : last;
+            hasData = false;
             left -= 1;
             size = 0;
             values = 0;
@@ -208,7 +211,7 @@ function bound(
         });
       },
       async pull(controller) {
-        if (rest.length > 0) await new Promise((resolve) => setTimeout(resolve));
+        if (rest.length > 0) await nextTurn();
         else {
           const { value, done } = await reader.read().catch((error: unknown) => {
             end();

@@ -189,8 +189,7 @@ export class Engine {
       const isLogged = context.isLogged === true;
       const store = this.#parts.store ?? (isLogged ? local : undefined);
       const home = instance ?? (await this.#parts.openInstance(record, context));
-      const { admit } = this.#parts;
-      const asked = admit?.(home, record, context);
+      const asked = this.#parts.admit?.(home, record, context);
       const refusal = asked && (await asked);
       const task = refusal ?? (request.choose && (await request.choose(home))) ?? request.task;
       if (task !== undefined && !('when' in task)) {
@@ -266,8 +265,7 @@ export class Engine {
   }
 
   #calledEntry(call: CallRecord): Extract<Entry, { type: 'called' }> {
-    const { self } = this.#rooms.checkpoints;
-    return { type: 'called', format: FORMAT, call, ...defined({ by: self }) };
+    return { type: 'called', format: FORMAT, call, ...defined({ by: this.#rooms.checkpoints.self }) };
   }
 
   /**

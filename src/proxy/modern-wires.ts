@@ -32,7 +32,7 @@ import { type BoundReply, RATE as REMOTE_RATE, type RemoteOptions } from './remo
 
 /** A request whose headers do not say what its arguments say. */
 const HEADER_MISMATCH = -32020;
-/** What the log tells of one server. */
+/** Most warnings that the wire logs about one server. */
 const WARNINGS = 20;
 
 /** A remote server of 2026-07-28. */
@@ -67,7 +67,7 @@ class HttpWire implements ModernWire {
   readonly #logger: PeerLogger;
   readonly #headers = new RequestHeaders();
   #learning: Promise<void> | undefined;
-  /** Of messages that a server of this revision does not send, and of tools that are none. */
+  /** Warnings so far: about messages that the wire dropped, and tools that it left out of a list. */
   #warned = 0;
 
   constructor(endpoint: Endpoint, logger: PeerLogger) {

@@ -52,8 +52,7 @@ const REQUEST = 65_536;
 const GRACE = 2_000;
 /** How long after the end of a reply the transport has passed on what was in it, in milliseconds. */
 const PASSED = 100;
-
-/** Characters of a URL, or a version, that a server names: each request has it. */
+/** Most characters of a URL or a protocol version that the server names: the link sends it with each request. */
 const MOST_KEPT = 8_192;
 
 type RemoteWire = 'http' | 'sse';
@@ -75,7 +74,7 @@ export class RemoteLink implements PeerLink {
   readonly #bound: BoundReply;
   readonly #events: LinkEvents;
   #transport: Promise<Transport>;
-  /** The same, while it starts too: HTTP+SSE waits there for an event that need not come. */
+  /** The same before it has started: an HTTP+SSE server may never send the event that `start` waits for. */
   #made: Transport | undefined;
   #wire: RemoteWire = 'http';
   #isOver = false;

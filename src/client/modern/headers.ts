@@ -34,7 +34,7 @@ const RULE = 'each x-mcp-header must name another header, on a string, integer o
 /** Arguments that tools mirror in headers (`x-mcp-header` in their schemas), for listed tools. */
 export class RequestHeaders {
   readonly #mirrored = new Map<string, readonly Mirrored[]>();
-  /** Characters that were added. */
+  /** Characters that were added since the map was last cleared. */
   #size = 0;
 
   /**
@@ -81,7 +81,7 @@ interface Annotations {
   readonly mirrored: readonly Mirrored[];
   /** Characters of the tool's name, and of the paths and names. */
   readonly size: number;
-  /** The tool is none that a client may list. */
+  /** Whether a client must leave the tool out of the list. */
   readonly isWrong: boolean;
 }
 
