@@ -191,8 +191,7 @@ async function post(parts: EdgeParts, inbound: Inbound, body: unknown): Promise<
     return accepted();
   }
   const exchange = exchangeOf(services, session, inbound, news);
-  const { instance } = exchange;
-  const refused = await refuseScopes(services, instance, requests.filter(isCall), inbound);
+  const refused = await refuseScopes(services, exchange.instance, requests.filter(isCall), inbound);
   if (refused !== undefined) return refused;
   const twice = reserve(session, requests);
   if (twice !== undefined) return inWork(twice);

@@ -231,9 +231,8 @@ export class Session {
    */
   newStream(id = this.newStreamId()): SessionStream {
     if (this.#over.signal.aborted) throw overBefore();
-    const { streams } = this.#services;
     return new SessionStream(
-      streams.open(this.id, expiryOfStream(id), { id, owner: this.principal }),
+      this.#services.streams.open(this.id, expiryOfStream(id), { id, owner: this.principal }),
       this.#services,
     );
   }

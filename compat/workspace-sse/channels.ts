@@ -84,8 +84,9 @@ export class WorkspaceChannel {
 
   /** Written before its client gets the id: an id without this record is refused. */
   async opened(): Promise<void> {
-    const { store } = this.#services;
-    await store?.insert(openedName(this.id, this.scope), true, this.expires, { holder: this.#holder });
+    await this.#services.store?.insert(openedName(this.id, this.scope), true, this.expires, {
+      holder: this.#holder,
+    });
     await this.#services.listStream(this.owner.principal, this.id, this.scope);
   }
 
@@ -124,8 +125,7 @@ export class WorkspaceChannel {
   }
 
   get #holder(): Kept {
-    const { principal } = this.owner;
-    return { id: this.#name, expires: this.expires, ...defined({ principal }) };
+    return { id: this.#name, expires: this.expires, ...defined({ principal: this.owner.principal }) };
   }
 
   /** Takes a request's id for as long as the stream lives; false when it was used on it. */
@@ -188,8 +188,10 @@ export class Channels {
   constructor(services: Services, room: Quota<WorkspaceChannel>) {
     this.#services = services;
     this.#room = room;
-    const { sessionIdle } = services.settings.limits;
-    this.#timer = setInterval(() => this.#closeIdle(), Math.min(sessionIdle, 60_000));
+    this.#timer = setInterval(
+      () => this.#closeIdle(),
+      Math.min(services.settings.limits.sessionIdle, 60_000),
+    );
     this.#timer.unref();
   }
 

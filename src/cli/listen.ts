@@ -212,9 +212,8 @@ function reply(res: ServerResponse, { status, headers, body }: Reply): void {
 
 /** `/healthz`: the process runs. `/readyz`: requests may come here. */
 function respond(res: ServerResponse, health: Health): void {
-  const body = JSON.stringify(health);
   const headers = { 'content-type': 'application/json', 'cache-control': 'no-store' };
-  res.writeHead(health.ready ? 200 : 503, headers).end(body);
+  res.writeHead(health.ready ? 200 : 503, headers).end(JSON.stringify(health));
 }
 
 /** Warns where other machines can connect: of callers without credentials, or of pages that name this server as they like (DNS rebinding). */

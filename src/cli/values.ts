@@ -25,14 +25,15 @@ export function duration(flag: string, value: string): number {
 
 /** A number, a time in milliseconds, or a size in bytes: `1MiB`. */
 export function amount(flag: string, value: string): number {
-  const units = { ...TIMES, ...SIZES };
-  return scaled(value, units) ?? fail(flag, value, 'must be a number, a time (30s) or a size (1MiB)');
+  return (
+    scaled(value, { ...TIMES, ...SIZES }) ??
+    fail(flag, value, 'must be a number, a time (30s) or a size (1MiB)')
+  );
 }
 
 /** @throws AwaitError `bad-option` for a value that is not in the list */
 export function choice<T extends string>(flag: string, value: string, values: readonly T[]): T {
-  const found = values.find((one) => one === value);
-  return found ?? fail(flag, value, `must be ${values.join(' or ')}`);
+  return values.find((one) => one === value) ?? fail(flag, value, `must be ${values.join(' or ')}`);
 }
 
 /** `NAME=VALUE`, taken apart. */

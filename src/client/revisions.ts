@@ -43,6 +43,5 @@ export type ClientRevision = keyof typeof REVISIONS;
 /** @throws AwaitError `bad-option` for another name */
 export function rowOf(revision: ClientRevision): SpokenRevision {
   if (Object.hasOwn(REVISIONS, revision)) return REVISIONS[revision];
-  const names = Object.keys(REVISIONS).join(', ');
-  throw optionError(`revision '${revision}' is not one of: ${names}.`);
+  throw optionError(`revision '${revision}' is not one of: ${Object.keys(REVISIONS).join(', ')}.`);
 }

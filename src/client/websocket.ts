@@ -156,8 +156,7 @@ export class AwaitWebSocketTransport implements Transport {
       .WebSocket;
     if (known !== undefined) return new known(this.#url, SUBPROTOCOL);
     const { WebSocket } = await import('ws');
-    const bounds = { maxPayload: MOST_MESSAGE };
-    return new WebSocket(this.#url, SUBPROTOCOL, bounds) as unknown as WebSocketLike;
+    return new WebSocket(this.#url, SUBPROTOCOL, { maxPayload: MOST_MESSAGE }) as unknown as WebSocketLike;
   }
 
   #broke(code: number, reason: string): void {

@@ -6,6 +6,5 @@ export const UNSEEN =
 /** What a generated scenario leaves out, in a sentence. */
 export function notCalled(uncalled: readonly string[]): string[] {
   if (uncalled.length === 0) return [];
-  const tools = uncalled.join(', ');
-  return [`Not called, since not marked readOnlyHint: ${tools}.`];
+  return [`Not called, since not marked readOnlyHint: ${uncalled.join(', ')}.`];
 }

@@ -108,8 +108,7 @@ function isFor({ to, accept, sample }: Answer, { method, question, params }: Ask
   if (to !== undefined) return question.includes(to);
   if (!isObject(accept)) return accept === undefined || params.mode === 'url';
   if (params.mode === 'url') return false;
-  const fields = propertiesOf(params.requestedSchema);
-  return Object.keys(accept).every((field) => field in fields);
+  return Object.keys(accept).every((field) => field in propertiesOf(params.requestedSchema));
 }
 
 function schemaOf({ params }: Ask): JsonObject {

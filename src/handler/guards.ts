@@ -74,9 +74,8 @@ function isLocalPipe({ piped, authInfo }: Inbound): boolean {
 
 /** An instance's refusal of a request; its SDK checks the shape of the returned value. */
 export function challengeOf(instance: HostInstance, request: JsonObject, inbound: Inbound): unknown {
-  const { authInfo } = inbound;
   if (isLocalPipe(inbound)) return undefined;
-  return instance.guards?.challenge({ request, ...defined({ authInfo }) });
+  return instance.guards?.challenge({ request, ...defined({ authInfo: inbound.authInfo }) });
 }
 
 /** Whether a server has nothing against a request; false also where it fails to say. */

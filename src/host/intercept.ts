@@ -221,8 +221,7 @@ export class LazyRequest {
 
 function makeLazy(http: unknown): void {
   if (!isObject(http) || !(http.req instanceof LazyRequest)) return;
-  const { make } = http.req;
-  Object.defineProperty(http, 'req', { get: make, enumerable: true, configurable: true });
+  Object.defineProperty(http, 'req', { get: http.req.make, enumerable: true, configurable: true });
 }
 
 /** A tool that returns `inputRequired` is looped over by the SDK itself; its keys go with its asks. */

@@ -95,8 +95,7 @@ export class CallConnection {
 
   /** The entry by which it ends older ones. @param by this process, where others can reach it */
   entry(by: string | undefined): Extract<Entry, { type: 'reading' }> {
-    const { connection } = this.#begin;
-    return { type: 'reading', connection, ...defined({ by }) };
+    return { type: 'reading', connection: this.#begin.connection, ...defined({ by }) };
   }
 
   /** Its client went away before it was there. */

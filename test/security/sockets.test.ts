@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it, vi } from 'vitest';
@@ -211,6 +211,25 @@ describe('messages that are not finished', () => {
     await expect.poll(() => turns.length).toBe(500);
     expect(new Set(turns).size).toBeGreaterThan(490);
   });
+
+  it.each([
+    ['no UTF-8', [frame(1, Buffer.from([0xff]), true)], 1007],
+    ['no close code', [frame(8, Buffer.from([0, 1]), true)], 1002],
+  ])(
+    'end their socket and nothing else where pings come before, and more behind: %s',
+    async (_, bad, code) => {
+      const { port } = await serve();
+      const { raw, closed } = await open(port);
+      // Each ping is a turn of the event loop, in which the later pieces come.
+      const pings = Array(50).fill(frame(9, Buffer.alloc(0), true));
+      raw.setNoDelay();
+      for (const piece of [pings, bad, [frame(1, Buffer.from('x'), true)]]) {
+        raw.write(Buffer.concat(piece));
+        await sleep(1);
+      }
+      expect((await closed).code).toBe(code);
+    },
+  );
 
   it('have so many fragments at most', async () => {
     const { port } = await serve();

@@ -338,8 +338,7 @@ export class Call implements AskSender {
       const name = this.#ports.asks.nameOf(this, ask);
       if (name === undefined) continue;
       this.#ports.asks.take(name);
-      const params = { requestId: name, reason };
-      this.#ports.deliver({ jsonrpc: '2.0', method: CANCEL, params });
+      this.#ports.deliver({ jsonrpc: '2.0', method: CANCEL, params: { requestId: name, reason } });
     }
   }
 

@@ -230,9 +230,8 @@ export class Pipe {
   ): Promise<SentReply> {
     this.#open.add(open);
     open.isMessage = text !== undefined;
-    const { gone } = open;
     return this.#parts.serve(
-      inboundOf(this.#parts.source, { method, headers, text, gone, repeats: this.#resumes }),
+      inboundOf(this.#parts.source, { method, headers, text, gone: open.gone, repeats: this.#resumes }),
     );
   }
 

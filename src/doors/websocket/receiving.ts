@@ -10,6 +10,8 @@ export const MAX_FRAGMENTS = 2_048;
 export const MAX_CHUNKS = 16_384;
 /** Bytes that a chunk and a fragment take besides their content, each an object. */
 const OBJECT = 150;
+/** The least opcode of a control frame. */
+const CLOSE = 8;
 
 export class Receiving {
   readonly #header = Buffer.alloc(14);
@@ -17,10 +19,12 @@ export class Receiving {
   #read = 0;
   /** Bytes of the frame's content that are still to come. */
   #left = 0;
-  #isControl = false;
+  #opcode = 0;
   #isLast = false;
   #fragments = 0;
   #kept = 0;
+  /** Messages, pings and pongs that are whole, and of which `ws` has told nothing yet; none once it is closing. */
+  events = 0;
 
   /** @returns bytes that the unfinished message keeps, after this chunk */
   add(chunk: Buffer): number {
@@ -59,13 +63,17 @@ export class Receiving {
           ? Number(this.#header.readBigUInt64BE(2))
           : length;
     this.#read = 0;
-    this.#isControl = (first & 0x08) !== 0;
+    this.#opcode = first & 0x0f;
     this.#isLast = (first & 0x80) !== 0;
-    if (!this.#isControl) this.#fragments += 1;
+    if (this.#opcode < CLOSE) this.#fragments += 1;
   }
 
   #end(): void {
-    if (!this.#isControl && this.#isLast) this.#fragments = 0;
+    if (this.#opcode === CLOSE) this.events = -Infinity;
+    if (this.#isLast) {
+      this.events += 1;
+      if (this.#opcode < CLOSE) this.#fragments = 0;
+    }
     // Nothing of an earlier chunk is needed between two messages.
     if (this.#fragments === 0) this.#kept = 0;
   }

@@ -92,7 +92,18 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): () => Promise<vo
   socket.on('data', (chunk: Buffer) => {
     unfinished = receiving.add(chunk);
     counted(0);
+    // Chunks that wait in `ws` are read on after a bad frame, which throws where nobody catches it.
+    if (receiving.events > 0) ws.pause();
   });
+  /** One of the events that the last chunk holds has come. */
+  const came = (): void => {
+    answered = true;
+    receiving.events -= 1;
+    readOn();
+  };
+  const readOn = (): void => {
+    if (waits + receiving.events === 0) ws.resume();
+  };
   const end = {
     send: (text: string): boolean => {
       if (ws.readyState !== ws.OPEN) return false;
@@ -160,11 +171,10 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): () => Promise<vo
       (is) => is || ws.readyState !== ws.OPEN || revoke('the credentials are not accepted'),
     );
   }, ping);
-  ws.on('pong', () => {
-    answered = true;
-  });
+  ws.on('ping', came);
+  ws.on('pong', came);
   ws.on('message', (data, isBinary) => {
-    answered = true;
+    came();
     // A socket that is being closed still gives what its client sends.
     if (isLeaving || ws.readyState !== ws.OPEN) return;
     if (isBinary) return void closed(ws, NOT_TEXT, 'messages are text');
@@ -176,13 +186,15 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): () => Promise<vo
     ws.pause();
     void turns.next(shareOf(length), quotaKey.principal).then(() => {
       counted(-length - WAITING);
-      if (waits === 0) ws.resume();
+      readOn();
       if (ws.readyState === ws.OPEN) pipe.receive(String(message));
       progressed();
     });
   });
   // Too long a message closes with 1009, bad frames with 1002, bad UTF-8 with 1007: ws does that.
-  ws.on('error', () => {});
+  ws.on('error', () => {
+    receiving.events = -Infinity;
+  });
   ws.on('close', () => {
     clearInterval(timer);
     expiry?.cancel();
