@@ -474,8 +474,10 @@ export function offered(given: readonly (readonly [string, Response])[]): Offere
 type AskOf = Pick<OpenAsk, 'key' | 'method' | 'params'>;
 
 function questionFor(callId: string, { key, method, params }: AskOf): Question {
-  const meta = objectOf(params._meta);
-  return askedFor(callId, questionOf(method, { ...params, _meta: { ...meta, [KEY_META]: key } }));
+  return askedFor(
+    callId,
+    questionOf(method, { ...params, _meta: { ...objectOf(params._meta), [KEY_META]: key } }),
+  );
 }
 
 function pastAnswer(frame: Frame, question: Question): AnswerCompletion | undefined {

@@ -147,7 +147,7 @@ export class Peer {
   /** Of the open asks, in bytes. */
   #memory = 0;
   readonly #strays = new Set<Stray>();
-  #tools: Promise<ReadonlySet<unknown>> | undefined;
+  #tools: ReturnType<typeof repeatableTools> | undefined;
   #planned = false;
 
   private constructor(openLink: OpenLink, options: PeerOptions) {

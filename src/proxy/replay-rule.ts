@@ -3,7 +3,7 @@
  * `prompts/get`, `resources/read`, and tools that declared `readOnlyHint` or `idempotentHint` when the call was sent.
  * That fact goes into the call's journal at that time, as a step does.
  */
-import { isObject, type JsonObject, objectOf } from '../base/values.ts';
+import { isObject, type JsonObject, keepFitting, objectOf } from '../base/values.ts';
 import type { DrawPlace } from '../call/frame/drawn.ts';
 import { isRound } from '../call/frame/rounds.ts';
 import type { CallRecord, Completion, Response } from '../call/journal/entries.ts';
@@ -42,16 +42,17 @@ export function replayRule(
   };
 }
 
-/** The names of the tools that may be called twice, of all pages of a server's list. */
+/** The names of the tools that may be called twice, of all pages of a server's list, as many as fit. */
 export async function repeatableTools(
   list: (params: JsonObject) => Promise<Response>,
-): Promise<ReadonlySet<unknown>> {
-  const names = new Set<unknown>();
+): Promise<ReadonlyMap<unknown, true>> {
+  const names = new Map<unknown, true>();
   for await (const { tools } of toolPages(list)) {
     for (const tool of Array.isArray(tools) ? tools : []) {
       const { readOnlyHint, idempotentHint } = objectOf(objectOf(tool).annotations);
-      if (isObject(tool) && (readOnlyHint === true || idempotentHint === true)) names.add(tool.name);
+      if (isObject(tool) && (readOnlyHint === true || idempotentHint === true)) names.set(tool.name, true);
     }
+    keepFitting(names);
   }
   return names;
 }

@@ -227,8 +227,7 @@ export class Call implements AskSender {
     if (isRequest(message)) this.#ask(message);
     else if (isAnswer(message)) {
       this.#answered = true;
-      const renamed = this.#resumed && this.#id !== undefined;
-      this.#ports.deliver(renamed ? { ...message, id: this.#id } : message);
+      this.#ports.deliver(this.#resumed && this.#id !== undefined ? { ...message, id: this.#id } : message);
     } else this.#ports.deliver(this.#withdrawn(message) ?? message);
   }
 
