@@ -229,8 +229,9 @@ async function begin(
     return;
   }
   if (!(await keepClient(services, session, client))) {
-    const message = 'Invalid Request: this session was initialized already';
-    await respond(session, request, { error: { code: -32600, message } });
+    await respond(session, request, {
+      error: { code: -32600, message: 'Invalid Request: this session was initialized already' },
+    });
     return;
   }
   try {

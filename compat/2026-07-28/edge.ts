@@ -149,8 +149,12 @@ async function serveTaskRequest(
     );
   }
   const principal = services.principal(inbound.authInfo);
-  const { client } = readRequest(body, principal);
-  const response = await serveTask(services, body, principal, declaresTasks(client.capabilities));
+  const response = await serveTask(
+    services,
+    body,
+    principal,
+    declaresTasks(readRequest(body, principal).client.capabilities),
+  );
   const head = { jsonrpc: '2.0', id };
   if ('error' in response) {
     return json({ ...head, error: response.error }, response.error.code === MISSING.code ? 400 : 200);

@@ -259,8 +259,7 @@ async function taskAnswers(
     return json({ jsonrpc: '2.0', id, error: wrong }, isOurs ? 500 : status);
   }
   if (!dialect.acknowledges || taskId === undefined) return empty(202);
-  const acknowledged = dialect.complete(relatedTo(taskId));
-  return json({ jsonrpc: '2.0', id, ...acknowledged }, 200, { [SESSION]: session.id });
+  return json({ jsonrpc: '2.0', id, ...dialect.complete(relatedTo(taskId)) }, 200, { [SESSION]: session.id });
 }
 
 function readOrRefuse(
@@ -441,14 +440,13 @@ const METHODS: readonly string[] = ['tasks/get', 'tasks/list', 'tasks/result', '
 async function serveTask(tasks: Tasks, served: Served): Promise<Responding> {
   const { exchange, dialect, request, gone } = served;
   const { services, session } = exchange;
-  const { taskPoll } = services.settings.limits;
   const { principal } = session;
   const { taskId, cursor } = request.params;
   if (request.method === 'tasks/list') return list(tasks, served, cursor);
   if (typeof taskId !== 'string') return refusal(UNKNOWN);
   const final = (view: TaskView): Responding => ({
     kind: 'final',
-    fields: dialect.complete(dialect.task(view, taskPoll)),
+    fields: dialect.complete(dialect.task(view, services.settings.limits.taskPoll)),
   });
   try {
     switch (request.method) {
@@ -489,9 +487,13 @@ async function list(tasks: Tasks, { exchange, dialect }: Served, cursor: unknown
   const listed = await listTasks(services, session, tasks, cursor);
   if ('error' in listed) return refusal(listed.error);
   const { views, ...next } = listed;
-  const { taskPoll } = services.settings.limits;
-  const known = views.map((view) => dialect.task(view, taskPoll));
-  return { kind: 'final', fields: dialect.complete({ tasks: known, ...next }) };
+  return {
+    kind: 'final',
+    fields: dialect.complete({
+      tasks: views.map((view) => dialect.task(view, services.settings.limits.taskPoll)),
+      ...next,
+    }),
+  };
 }
 
 /**

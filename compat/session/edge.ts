@@ -115,8 +115,9 @@ async function startSession(parts: SessionEdgeParts, inbound: Inbound, request: 
     return invalid(NOT_TAKEN);
   }
   services.serverInfo ??= instance.initialized.serverInfo;
-  const fields = wire.begun(exchangeOf(services, session, inbound), instance);
-  return json({ jsonrpc: '2.0', id, ...fields }, 200, { [SESSION]: session.id });
+  return json({ jsonrpc: '2.0', id, ...wire.begun(exchangeOf(services, session, inbound), instance) }, 200, {
+    [SESSION]: session.id,
+  });
 }
 
 /** With `Last-Event-ID` a stream is resumed; without, the reply is the session's standing stream. */

@@ -155,8 +155,7 @@ function uuidOf(id: string): string {
 
 /** The params of an ask whose server listens to its progress. */
 export function listening(params: JsonObject, progressToken: string): JsonObject {
-  const meta = objectOf(params._meta);
-  return { ...params, _meta: { ...meta, progressToken } };
+  return { ...params, _meta: { ...objectOf(params._meta), progressToken } };
 }
 
 /** The response to a request; undefined when it was cancelled, and gets none. */

@@ -56,8 +56,7 @@ export function legacyTask(view: TaskView, pollInterval: number): LegacyTask {
 
 /** A task's response or notification, with the task's id in its `_meta`. */
 export function relatedTo(taskId: string, message: JsonObject = {}): JsonObject {
-  const meta = objectOf(message._meta);
-  return { ...message, _meta: { ...meta, [RELATED_TASK]: { taskId } } };
+  return { ...message, _meta: { ...objectOf(message._meta), [RELATED_TASK]: { taskId } } };
 }
 
 /** The task that a message names; undefined without one. */

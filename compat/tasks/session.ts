@@ -65,8 +65,11 @@ async function tellChanges(
     );
     if (next === undefined) return;
     known = next;
-    const params = taskOnWire(services, known);
-    void session.standing.send({ jsonrpc: '2.0', method: 'notifications/tasks/status', params });
+    void session.standing.send({
+      jsonrpc: '2.0',
+      method: 'notifications/tasks/status',
+      params: taskOnWire(services, known),
+    });
   }
 }
 

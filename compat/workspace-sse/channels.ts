@@ -133,8 +133,9 @@ export class WorkspaceChannel {
     const name = nameOf(JSON.stringify(id));
     const { store } = this.#services;
     if (store?.isShared) {
-      const holder = this.#holder;
-      return store.insert(`${this.#name}:id:${name}`, crypto.randomUUID(), this.expires, { holder });
+      return store.insert(`${this.#name}:id:${name}`, crypto.randomUUID(), this.expires, {
+        holder: this.#holder,
+      });
     }
     const short = name.slice(0, ID_LENGTH);
     if (this.calls.has(id) || this.#ids.has(short)) return false;

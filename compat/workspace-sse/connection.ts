@@ -123,8 +123,10 @@ async function ownBody(
   const found = event && (await callAt(exchange, callIdOf(event.stream), event.sequence));
   if (event === undefined || found === undefined) throw unknownEvent('it is of no call of this caller');
   if (await isCancelled(services, found.call, event.sequence)) throw unknownEvent('its call was cancelled');
-  const client = unknownClient(services.settings.workspaceCapabilities);
-  const reply = logOf(found.call, calls.dialect({ owner, client }));
+  const reply = logOf(
+    found.call,
+    calls.dialect({ owner, client: unknownClient(services.settings.workspaceCapabilities) }),
+  );
   const rest = (sink: Sink): void => {
     if (hasAll(found, event)) {
       sink.end('finished');

@@ -176,8 +176,9 @@ async function post(
       return refuse(parts, inbound, owner, idOf(body), posted);
     case 'response':
       if ((await parts.calls.live.answer(senderOf(owner), posted.message)) === undefined) {
-        const { logger } = parts.services.settings;
-        logger.warn('an answer came to an ask that is not open here', { id: posted.message.id });
+        parts.services.settings.logger.warn('an answer came to an ask that is not open here', {
+          id: posted.message.id,
+        });
         return undelivered(posted.message.id);
       }
       return empty(202);
@@ -226,8 +227,10 @@ async function serve(
   /** Of an `initialize`. */
   const said = isFirst ? clientOf(request.params, SPOKEN) : undefined;
   if (isFirst && said === undefined) {
-    const message = `Invalid params: ${NO_CLIENT}`;
-    return refuse(parts, inbound, owner, request.id, { code: -32602, message });
+    return refuse(parts, inbound, owner, request.id, {
+      code: -32602,
+      message: `Invalid params: ${NO_CLIENT}`,
+    });
   }
   const stream = await parts.listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
   if (stream !== undefined) return serveOn(parts, inbound, channels.of(owner, stream), request, said);
@@ -299,8 +302,7 @@ function serveEvents(
     const initialized = calls.initialize(request, { owner, inbound, client: said });
     void initialized.then((message) => body.respond(message));
   } else {
-    const { signal } = inbound;
-    channels.keepOwn({ owner, requestId: request.id, started: body.start(request), signal });
+    channels.keepOwn({ owner, requestId: request.id, started: body.start(request), signal: inbound.signal });
   }
   return body.reply;
 }

@@ -4,7 +4,24 @@
  */
 import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js';
 
+/** Redirects that are followed, and codings of one response that Node's `fetch` decodes. */
 const MOST = 5;
+
+/**
+ * Takes those beyond off a response. Node's `fetch` refuses it for them, and when its connection then breaks it throws
+ * where nobody can catch: any server could end the process.
+ */
+globalThis.process
+  ?.getBuiltinModule?.('node:diagnostics_channel')
+  ?.subscribe('undici:request:headers', (message) => {
+    const { headers } = (message as { response: { headers: unknown[] } }).response;
+    let codings = 0;
+    for (let at = headers.length - 2; at >= 0; at -= 2) {
+      if (!/^content-encoding$/i.test(String(headers[at]))) continue;
+      codings += String(headers[at + 1]).split(',').length;
+      if (codings > MOST) headers.splice(at, 2);
+    }
+  });
 
 export async function fetchWithinOrigin(fetch: FetchLike, url: URL, init: RequestInit): Promise<Response> {
   if (init.redirect === 'error' || init.redirect === 'manual') return fetch(url, init);
@@ -34,6 +51,11 @@ function targetOf({ status, headers }: Response, from: URL, method: string): URL
 
 function isWithin(from: URL, to: URL): boolean {
   if (from.origin === to.origin) return true;
-  const upgrade = from.protocol === 'http:' && to.protocol === 'https:';
-  return upgrade && from.hostname === to.hostname && from.port === '' && to.port === '';
+  return (
+    from.protocol === 'http:' &&
+    to.protocol === 'https:' &&
+    from.hostname === to.hostname &&
+    from.port === '' &&
+    to.port === ''
+  );
 }

@@ -45,8 +45,12 @@ export function tableOf(comparison: Comparison, options: TableOptions = {}): str
     tables.push(oneTable(comparison, from, from + perTable, options));
   }
   const lines = findings(comparison, options);
-  const { uncalled } = comparison;
-  const parts = [...tables, lines.join('\n') || agreement(comparison), ...notCalled(uncalled), UNSEEN];
+  const parts = [
+    ...tables,
+    lines.join('\n') || agreement(comparison),
+    ...notCalled(comparison.uncalled),
+    UNSEEN,
+  ];
   return `${parts.join('\n\n')}\n`;
 }
 

@@ -376,8 +376,9 @@ function methodNotAllowed(edges: readonly Edge[], inbound: Inbound): Reply {
 }
 
 function notAllowed(allow: string): Reply {
-  const error = { code: -32000, message: 'Method not allowed.' };
-  return json({ jsonrpc: '2.0', id: null, error }, 405, { allow });
+  return json({ jsonrpc: '2.0', id: null, error: { code: -32000, message: 'Method not allowed.' } }, 405, {
+    allow,
+  });
 }
 
 // --- calls without sessions ---

@@ -258,8 +258,7 @@ export class LiveInstance implements HostInstance {
 
   /** Cancels a request: its handler's signal fires. */
   #tell(requestId: string | number, reason?: string): void {
-    const params = { requestId, ...defined({ reason }) };
-    this.notify({ jsonrpc: '2.0', method: CANCEL, params });
+    this.notify({ jsonrpc: '2.0', method: CANCEL, params: { requestId, ...defined({ reason }) } });
     // The SDK looks for it in a later microtask.
     this.#handlers?.get(requestId)?.abort(reason);
   }

@@ -246,8 +246,13 @@ function withKeys(result: unknown): unknown {
   const inputRequests = Object.entries(result.inputRequests).map(([key, entry]) => {
     if (!isObject(entry)) return [key, entry];
     const params = objectOf(entry.params);
-    const meta = objectOf(params._meta);
-    return [key, { ...entry, params: { ...params, _meta: { [KEY_META]: key, ...meta, [FROM_LOOP]: true } } }];
+    return [
+      key,
+      {
+        ...entry,
+        params: { ...params, _meta: { [KEY_META]: key, ...objectOf(params._meta), [FROM_LOOP]: true } },
+      },
+    ];
   });
   return { ...result, inputRequests: Object.fromEntries(inputRequests) };
 }

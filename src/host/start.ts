@@ -86,8 +86,7 @@ function connect(server: HostServer, transport: HostTransport): Connecting {
       isOver = true;
     },
     (error: unknown) => {
-      const reason = reasonOf(error);
-      throw new AwaitError('internal', `the server could not be connected: ${reason}`, error);
+      throw new AwaitError('internal', `the server could not be connected: ${reasonOf(error)}`, error);
     },
   );
   connected.then(hears, fails);

@@ -28,8 +28,11 @@ function rewritten(logger: Logger, text: (text: string) => string): Logger {
     return members(one, depth);
   };
   const members = (of: object, depth: number): JsonObject => {
-    const entries = Object.entries(of).slice(0, ITEMS);
-    return Object.fromEntries(entries.map(([name, one]) => [text(name), value(one, depth - 1)]));
+    return Object.fromEntries(
+      Object.entries(of)
+        .slice(0, ITEMS)
+        .map(([name, one]) => [text(name), value(one, depth - 1)]),
+    );
   };
   const write =
     (level: keyof Logger) =>

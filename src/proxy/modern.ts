@@ -287,8 +287,11 @@ export class ModernPeerLink implements PeerLink {
   }
 
   #exchange(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
-    const meta = { ...request.params?._meta, ...this.#envelope };
-    return this.#options.wire.open({ ...request, params: { ...request.params, _meta: meta } }, signal, hear);
+    return this.#options.wire.open(
+      { ...request, params: { ...request.params, _meta: { ...request.params?._meta, ...this.#envelope } } },
+      signal,
+      hear,
+    );
   }
 
   #hear(message: Rpc, about?: RequestId): void {

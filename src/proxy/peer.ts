@@ -244,8 +244,7 @@ export class Peer {
   /** Tells the server that a request's client cancelled it; the server may never respond. */
   cancel(id: number, reason?: string): void {
     if (!this.#pending.has(id)) return;
-    const params = { requestId: id, ...defined({ reason }) };
-    this.notify({ jsonrpc: '2.0', method: CANCEL, params });
+    this.notify({ jsonrpc: '2.0', method: CANCEL, params: { requestId: id, ...defined({ reason }) } });
   }
 
   /** Waits no longer for a response. */

@@ -86,8 +86,7 @@ export class Locals {
   }
 
   #tooMany(): AwaitError {
-    const message = `${this.#most} streams of one session are unfinished`;
-    return new AwaitError('limit', message);
+    return new AwaitError('limit', `${this.#most} streams of one session are unfinished`);
   }
 
   /** Its appender here is done. */

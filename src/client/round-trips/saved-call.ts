@@ -36,8 +36,7 @@ export interface SavedCall {
  */
 export function resuming<Params extends JsonObject = { name: string }>(saved: SavedCall): Params {
   const { params } = saved;
-  const meta = objectOf(params._meta);
-  return { ...params, _meta: { ...meta, [RESUME]: saved } } as unknown as Params;
+  return { ...params, _meta: { ...objectOf(params._meta), [RESUME]: saved } } as unknown as Params;
 }
 
 /** A request without the members that are not for the server, and the saved call in it, whose params count. */
