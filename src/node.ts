@@ -86,8 +86,10 @@ export function toNodeHandler(
       if (res.writableLength > 0) waits?.(writerOf(req, res));
       return;
     }
-    const isStream = headers['content-type'] === 'text/event-stream';
-    const zip = compress && isStream && takesGzip(req.headers['accept-encoding']) ? gzipTo(res) : undefined;
+    const zip =
+      compress && headers['content-type'] === 'text/event-stream' && takesGzip(req.headers['accept-encoding'])
+        ? gzipTo(res)
+        : undefined;
     const vary = [headers.vary, 'accept-encoding'].filter((name) => name !== undefined).join(', ');
     const coding = zip === undefined ? {} : { 'content-encoding': 'gzip', vary };
     res.writeHead(status, { ...headers, ...coding });

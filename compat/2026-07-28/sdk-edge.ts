@@ -280,8 +280,11 @@ async function lightServer(
         ...defined({ authInfo, logLevel }),
         request: () => inbound.request(),
       };
-      const sent = { id: request.id, method: request.method, params };
-      const response = await instance.request(sent, context, signal);
+      const response = await instance.request(
+        { id: request.id, method: request.method, params },
+        context,
+        signal,
+      );
       if ('error' in response) throw protocolError(response.error, request);
       const { result } = response;
       const principal = services.principal(authInfo);

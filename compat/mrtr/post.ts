@@ -255,8 +255,10 @@ async function taskAnswers(
   const wrong = await answerTask(tasks, exchange, taskId, answers);
   if (wrong !== undefined) {
     // The status shows the client whether it may send the request again.
-    const isOurs = !dialect.acknowledges && wrong.code !== -32602;
-    return json({ jsonrpc: '2.0', id, error: wrong }, isOurs ? 500 : status);
+    return json(
+      { jsonrpc: '2.0', id, error: wrong },
+      !dialect.acknowledges && wrong.code !== -32602 ? 500 : status,
+    );
   }
   if (!dialect.acknowledges || taskId === undefined) return empty(202);
   return json({ jsonrpc: '2.0', id, ...dialect.complete(relatedTo(taskId)) }, 200, { [SESSION]: session.id });

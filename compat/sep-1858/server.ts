@@ -108,8 +108,7 @@ const DIALECT: ReplyDialect = {
   project: ({ services }, { id, requestId }) => {
     const noData = services.settings.literal ? {} : { data: '' };
     return (entry) => {
-      const isOver = isEnd(entry);
-      return { kind: 'events', events: eventsOf(id, requestId, entry, noData), last: isOver };
+      return { kind: 'events', events: eventsOf(id, requestId, entry, noData), last: isEnd(entry) };
     };
   },
   event: (message) => messageEvent(message),

@@ -46,8 +46,11 @@ export async function createIdentity(
   const { sealer, store } = services;
   const name = newName(services);
   const expires = expiryOf(name);
-  const isOwn = revision === client.protocolVersion;
-  const bound = { name, ...defined({ principal }), ...(!isOwn && { revision }) };
+  const bound = {
+    name,
+    ...defined({ principal }),
+    ...(revision !== client.protocolVersion && { revision }),
+  };
   const inline = store === undefined || JSON.stringify(client).length <= INLINE;
   const holder = holderOf(name, principal);
   if (!inline && !(await store.insert(`${name}:session`, client, expires, { holder }))) {

@@ -143,8 +143,9 @@ function paramsOf(ask: OpenAsk, id: string): { params?: JsonObject } {
   const { method } = ask;
   const params = ask.progress === undefined ? ask.params : listening(ask.params, id);
   if (Object.keys(params).length === 0) return {};
-  const isUrl = method === ELICIT && params.mode === 'url';
-  return { params: isUrl ? { elicitationId: uuidOf(id), ...params } : params };
+  return {
+    params: method === ELICIT && params.mode === 'url' ? { elicitationId: uuidOf(id), ...params } : params,
+  };
 }
 
 /** The same wherever the ask is read from its call's log. */

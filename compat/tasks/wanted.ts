@@ -46,8 +46,7 @@ export function wantedTask(
   const isNever = mark.support !== 'required' && (chosenBy(services, request) ?? mark.when) === 'never';
   if (isWanted && (isNever || mark.support === 'forbidden'))
     return notAsTask(`${name} cannot be run as a task`);
-  const owner = ownerOf(session);
-  const wish = wishFor(services, { request, mark, canTake: isWanted, isWanted, owner });
+  const wish = wishFor(services, { request, mark, canTake: isWanted, isWanted, owner: ownerOf(session) });
   if (wish === 'required')
     return notAsTask(`${name} runs as a task alone: send params.task with the request`);
   return { ...defined({ wish }), ...(isLife(ttl) && { ttl: Math.max(ttl, LEAST_LIFE) }) };

@@ -160,8 +160,10 @@ export class WorkspaceChannel {
 
   #stream(): SessionStream {
     this.used = this.#services.now();
-    const how = { isLasting: true, owner: this.owner.principal };
-    return new SessionStream(this.#services.streams.shared(this.id, this.scope, how), this.#services);
+    return new SessionStream(
+      this.#services.streams.shared(this.id, this.scope, { isLasting: true, owner: this.owner.principal }),
+      this.#services,
+    );
   }
 }
 

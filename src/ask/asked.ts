@@ -258,14 +258,16 @@ export class AskedAnswers {
   }
 
   #isForPage(ask: OpenAsk): boolean {
-    const { person } = this.#parts.request;
-    return person !== undefined && isForm(ask) && (isForPerson(ask.params) || this.#lacks(ask.params));
+    return (
+      this.#parts.request.person !== undefined &&
+      isForm(ask) &&
+      (isForPerson(ask.params) || this.#lacks(ask.params))
+    );
   }
 
   /** Whether the client cannot be asked so. */
   #lacks(params: JsonObject, method = ELICIT): boolean {
-    const { capabilities } = this.#parts.request.call.client;
-    return missingCapability(capabilities, method, params) !== undefined;
+    return missingCapability(this.#parts.request.call.client.capabilities, method, params) !== undefined;
   }
 
   /** The outcome of an ask whose own time is over. */

@@ -312,8 +312,10 @@ export class AskPage {
     asking.tell('answered', { ...waits, tool: String(call.params.name) });
     if (shown.isAll && open.length === 1) asking.settled(call.id);
     // A page that is loaded again sends no form again.
-    const location = `${url}?answered=${this.#tokenOf(call, '', person)}`;
-    return { status: 303, headers: { ...PAGE_HEADERS, location } };
+    return {
+      status: 303,
+      headers: { ...PAGE_HEADERS, location: `${url}?answered=${this.#tokenOf(call, '', person)}` },
+    };
   }
 
   #tokenOf({ id, expires }: CallRecord, key: string, person: string): string {

@@ -150,8 +150,7 @@ export function stateTokens(sealer: Sealer, time?: () => number): StateTokens {
       const differs = differing(bound, binding);
       if (differs !== undefined) throw bad(`it is bound to another ${differs}`);
       if (typeof state.callId !== 'string' || typeof state.at !== 'number') throw bad('it names no call');
-      const whole = checkpoint && readCheckpoint(checkpoint);
-      return { ...state, ...defined({ checkpoint: whole, answeredAt }) };
+      return { ...state, ...defined({ checkpoint: checkpoint && readCheckpoint(checkpoint), answeredAt }) };
     },
   };
 }

@@ -29,8 +29,11 @@ export function unreachable(what: string, url: string, error: unknown): AwaitErr
     const text = `the password in the URL of the ${scheme} ${what} must be percent-encoded`;
     return new AwaitError('store', text);
   }
-  const why = `cannot be reached: ${causeOf(error)}`;
-  return new AwaitError('store', `the ${scheme} ${what} at ${placeOf(url)} ${why}`, error);
+  return new AwaitError(
+    'store',
+    `the ${scheme} ${what} at ${placeOf(url)} cannot be reached: ${causeOf(error)}`,
+    error,
+  );
 }
 
 /** The file of a SQLite store; empty or `:memory:` if it has none. */

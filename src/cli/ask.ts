@@ -204,8 +204,13 @@ export class SignedCaller {
     const claims = await this.#claimsOf(token, 'callers');
     if (claims === undefined) throw badToken('the bearer token of a request is not valid');
     const { iss, sub, exp, client_id: client, azp } = claims;
-    const clientId = [client, azp].find((one) => typeof one === 'string') ?? '';
-    return { token, clientId, scopes: [], expiresAt: exp, extra: { iss, sub } };
+    return {
+      token,
+      clientId: [client, azp].find((one) => typeof one === 'string') ?? '',
+      scopes: [],
+      expiresAt: exp,
+      extra: { iss, sub },
+    };
   };
 
   async #claimsOf(token: string, whose: 'audience' | 'callers'): Promise<Claims | undefined> {

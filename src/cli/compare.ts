@@ -110,8 +110,13 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
   if (values.json) print(jsonReport(comparison));
   else {
     const { columns, isTTY } = process.stdout;
-    const color = isTTY === true && process.env.NO_COLOR === undefined;
-    process.stdout.write(tableOf(comparison, { width: columns ?? 150, color, lineOf: read.lineOf }));
+    process.stdout.write(
+      tableOf(comparison, {
+        width: columns ?? 150,
+        color: isTTY === true && process.env.NO_COLOR === undefined,
+        lineOf: read.lineOf,
+      }),
+    );
     for (const flag of OUTPUTS)
       if (values[flag] !== undefined) process.stdout.write(`wrote ${values[flag]}\n`);
   }
@@ -258,8 +263,11 @@ async function firstScenario(server: ServerProcess, isAll: boolean): Promise<Fir
   );
   const wire = await PlayWire.open([{ name: 'A', url: site.url }]);
   try {
-    const who = { name: 'side-by-side', capabilities: DEFAULT_CAPABILITIES };
-    const opening = speakerOf(NEWEST_LIVE).open(wire.url, who, async () => ({ roots: [] }));
+    const opening = speakerOf(NEWEST_LIVE).open(
+      wire.url,
+      { name: 'side-by-side', capabilities: DEFAULT_CAPABILITIES },
+      async () => ({ roots: [] }),
+    );
     const player = await stage.connected(NEWEST_LIVE, opening);
     // A server without any of a kind responds that the method is unknown.
     const listed = async (kind: 'tools' | 'prompts' | 'resources'): Promise<JsonObject[]> => {

@@ -91,8 +91,7 @@ export class Pairing {
   #refused(url: string, cookies: string, authorization: string): RefusedPage | undefined {
     const paired = this.#pairedWith(cookies);
     if (paired === undefined) {
-      const body = this.#isOpen() ? this.#form(url) : CLOSED;
-      return { status: 403, headers: PAGE_HEADERS, body };
+      return { status: 403, headers: PAGE_HEADERS, body: this.#isOpen() ? this.#form(url) : CLOSED };
     }
     if (timingSafeEqual(paired.password, digestOf(passwordIn(authorization)))) return undefined;
     return { status: 401, headers: { ...PAGE_HEADERS, 'www-authenticate': BASIC }, body: FORGOTTEN };
@@ -118,8 +117,7 @@ export class Pairing {
     if (!this.#takes(form.get('code') ?? '')) {
       logger.warn('a pairing code was refused', { triesLeft: this.#tries });
       const left = this.#tries === 1 ? 'One try is' : `${this.#tries} tries are`;
-      const error = `This is not the code. ${left} left.`;
-      return reply(403, this.#isOpen() ? this.#form(back, error) : CLOSED);
+      return reply(403, this.#isOpen() ? this.#form(back, `This is not the code. ${left} left.`) : CLOSED);
     }
     const [cookie, password] = [secret(), secret()];
     this.#paired = {
@@ -234,7 +232,6 @@ function digestOf(value: string): Buffer {
 
 /** The password of an `Authorization` header. @returns '' where the header has none */
 function passwordIn(authorization: string): string {
-  const given = /^basic +(\S+)$/i.exec(authorization)?.[1] ?? '';
-  const pair = Buffer.from(given, 'base64').toString();
+  const pair = Buffer.from(/^basic +(\S+)$/i.exec(authorization)?.[1] ?? '', 'base64').toString();
   return pair.startsWith(`${USER}:`) ? pair.slice(USER.length + 1) : '';
 }

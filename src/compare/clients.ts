@@ -130,8 +130,11 @@ async function overSse(origin: string, who: PlayedCaller, onAsk: OnAsk): Promise
     () => import('@modelcontextprotocol/sdk/client/sse.js'),
   );
   const headers = headersOf(who);
-  const options = { fetch: resuming(headers), requestInit: { headers } };
-  return legacy(new SSEClientTransport(new URL('/sse', origin), options), who, onAsk);
+  return legacy(
+    new SSEClientTransport(new URL('/sse', origin), { fetch: resuming(headers), requestInit: { headers } }),
+    who,
+    onAsk,
+  );
 }
 
 /**

@@ -64,8 +64,14 @@ function inRoots(columns: readonly Column[]): Difference[] {
   const [kind, own, other] = isMost
     ? (['ask-missing', 'never asks for roots', 'asked'] as const)
     : (['ask-extra', 'asks for roots', 'never asked'] as const);
-  const inColumns = isMost ? silent : asking.map(({ name }) => name);
-  return [{ kind, step, columns: inColumns, text: `${own}; elsewhere they are ${other} for` }];
+  return [
+    {
+      kind,
+      step,
+      columns: isMost ? silent : asking.map(({ name }) => name),
+      text: `${own}; elsewhere they are ${other} for`,
+    },
+  ];
 }
 
 interface Named {

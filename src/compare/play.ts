@@ -105,8 +105,10 @@ export async function play(performed: Performance): Promise<Column> {
         return outcome;
       });
       const outcome = await Promise.race([alive, stage.failed]).catch((error: unknown) => {
-        const where = `step ${index + 1} (${titleOf(step)}), on ${revision}`;
-        throw optionError(`${where}: ${AwaitError.from(error).message}`, error);
+        throw optionError(
+          `step ${index + 1} (${titleOf(step)}), on ${revision}: ${AwaitError.from(error).message}`,
+          error,
+        );
       });
       steps.push({
         title: titleOf(step),
@@ -137,8 +139,11 @@ export async function play(performed: Performance): Promise<Column> {
 }
 
 function identityOf({ scenario, token }: Performance): PlayedCaller {
-  const capabilities = scenario.client?.capabilities ?? DEFAULT_CAPABILITIES;
-  return { name: 'side-by-side', capabilities, ...defined({ token }) };
+  return {
+    name: 'side-by-side',
+    capabilities: scenario.client?.capabilities ?? DEFAULT_CAPABILITIES,
+    ...defined({ token }),
+  };
 }
 
 /** Whether a step ended with an error, or with a result that says so. */

@@ -16,8 +16,12 @@ export interface Problem {
 export function problemsIn(scenario: Scenario, columns: readonly Column[]): Problem[] {
   return scenario.steps.flatMap((step, index): Problem[] => {
     const played = columns.flatMap((column) => column.steps[index] ?? []);
-    const tools = columns.find((column) => column.tools !== undefined)?.tools;
-    const failed = failedIn(step, played, tools, scenario.timeout ?? PATIENCE);
+    const failed = failedIn(
+      step,
+      played,
+      columns.find((column) => column.tools !== undefined)?.tools,
+      scenario.timeout ?? PATIENCE,
+    );
     const found = [failed, unansweredIn(played), failed ?? unusedIn(step, played), ...inAll(step, played)];
     return [...new Set(found)].flatMap((text) => (text === undefined ? [] : [{ step: index, text }]));
   });

@@ -44,8 +44,8 @@ function differenceOf(
   if (step.reworded.length > 0) {
     return `asks ${quoted(step.reworded)} on replay, where it had asked something else before. ${WHY}`;
   }
-  const measure = { name: 'one process that keeps its frame', step: live };
-  const [, text] = outcomeDifference(step, measure, index, same)[0] ?? [];
+  const [, text] =
+    outcomeDifference(step, { name: 'one process that keeps its frame', step: live }, index, same)[0] ?? [];
   return text && `comes to something else when run again from its start: ${text}.`;
 }
 

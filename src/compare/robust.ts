@@ -124,8 +124,11 @@ function crashing(point: CrashPoint): Disturbance {
     });
     const columns: Column[] = [];
     for (let nth = 1; nth <= entries; nth += 1) {
-      const setup = named(setting, `crash after entry ${nth} of ${entries}`);
-      columns.push(await moving(setup, path, { atEntry: (_entry, at) => at === nth }));
+      columns.push(
+        await moving(named(setting, `crash after entry ${nth} of ${entries}`), path, {
+          atEntry: (_entry, at) => at === nth,
+        }),
+      );
     }
     return columns;
   };

@@ -144,6 +144,5 @@ export function configOf(
   frames: SiteConfig['frames'],
   limits: LimitOptions = {},
 ): Omit<SiteConfig, 'secret'> {
-  const capabilities = scenario.client?.capabilities ?? DEFAULT_CAPABILITIES;
-  return { revision, frames, capabilities, limits };
+  return { revision, frames, capabilities: scenario.client?.capabilities ?? DEFAULT_CAPABILITIES, limits };
 }

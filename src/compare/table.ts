@@ -82,8 +82,12 @@ function oneTable(
           one.step === index &&
           (one.columns.includes(name) || (name === revision && one.columns.includes(revision))),
       );
-      const isWrong = problems.some(({ step }) => step === index);
-      return cellOf(steps[index], own, isWrong, color ?? false);
+      return cellOf(
+        steps[index],
+        own,
+        problems.some(({ step }) => step === index),
+        color ?? false,
+      );
     });
     rows.push(rule, row(wrapped(`${index + 1} ${short(title, 90)}`, STEP_WIDTH - 1), cells));
   }

@@ -154,8 +154,9 @@ export function valueFor(field: string, schema: JsonObject): unknown {
     case 'object':
       return filledIn(schema);
     default: {
-      const text = FORMATS[String(schema.format)] ?? `a ${field}`;
-      return text.padEnd(Number(schema.minLength ?? 0), '.').slice(0, Number(schema.maxLength ?? 1_000));
+      return (FORMATS[String(schema.format)] ?? `a ${field}`)
+        .padEnd(Number(schema.minLength ?? 0), '.')
+        .slice(0, Number(schema.maxLength ?? 1_000));
     }
   }
 }

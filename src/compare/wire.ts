@@ -84,8 +84,7 @@ export class PlayWire {
 
   async #pass(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const body = await textOf(req);
-    const isPost = req.method === 'POST';
-    const nth = isPost ? this.posts++ : this.#gets++;
+    const nth = req.method === 'POST' ? this.posts++ : this.#gets++;
     const pick = (): Target | undefined => this.targets[nth % this.targets.length];
     if (body !== '') this.#keep('client', pick()?.name ?? '', req.method ?? '', body);
     let current: ReturnType<typeof httpRequest> | undefined;

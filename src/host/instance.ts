@@ -21,6 +21,7 @@ import type { Frame } from '../call/frame/frame.ts';
 import { KEY_META } from '../call/frame/place.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
 import type { AbortSignalLike, Instance, InstanceContext } from '../call/ports.ts';
+import { told } from '../call/run/wire-error.ts';
 import { envelopeOf, hasEras, LOG_LEVEL } from './era.ts';
 import { type Guards, guardsOf } from './guards.ts';
 import { type FactoryContext, type HostFactory, type Made, make } from './host.ts';
@@ -187,7 +188,10 @@ export class LiveInstance implements HostInstance {
     this.#deliver(frame, { id, method, params }, (response) => {
       const needs = this.#begun.takesRounds ? needsOf(response) : undefined;
       const taskId = isOwn ? createdTask(response) : undefined;
-      if (needs !== undefined) {
+      if (needs !== undefined && JSON.stringify(needs).length > (frame.options.maxDrawnBytes ?? Infinity)) {
+        // Each call that waits would hold it, in its frame and in its log.
+        this.#finish(frame, { error: told('limit') });
+      } else if (needs !== undefined) {
         this.#between.set(frame, needs);
         void nextRound(frame, needs).then((next) => this.#attempt(frame, request, next));
       } else if (taskId !== undefined) {

@@ -314,8 +314,7 @@ class Pool {
   async #makeRoom({ caller: principal }: Group): Promise<void> {
     const all = this.#parts.options.maxChildren;
     const half = Math.ceil(all / 2);
-    const anonymous = this.#hasKnown ? half : all;
-    const places = new Quota<[string, Group]>({ all, caller: half, anonymous });
+    const places = new Quota<[string, Group]>({ all, caller: half, anonymous: this.#hasKnown ? half : all });
     const entries = [...this.#groups].sort(([, a], [, b]) => a.used - b.used);
     for (const entry of entries) places.hold(entry, { principal: entry[1].caller }, entry[1].size);
     const ended: Promise<void>[] = [];

@@ -202,8 +202,7 @@ class PipeWire implements ModernWire {
     }
     // Servers of this revision send no requests.
     if (id !== undefined) return true;
-    const meta = objectOf(objectOf(params)._meta);
-    const of = meta[`${META}/subscriptionId`];
+    const of = objectOf(objectOf(params)._meta)[`${META}/subscriptionId`];
     const stream = isRequestId(of) ? this.#waiting.get(of) : undefined;
     if (stream === undefined) return method === ACKNOWLEDGED;
     stream.hear(message as unknown as Rpc);

@@ -22,6 +22,7 @@ import {
   systemClock,
   within,
 } from '../base/values.ts';
+import { runOutsideContext } from '../call/frame/context.ts';
 import type { AskProgress } from '../call/frame/turn.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
 import { progressOn, progressTokenOf, responseOf } from '../host/transport.ts';
@@ -236,7 +237,7 @@ export class Peer {
       const sent =
         progressToken === undefined ? params : { ...params, _meta: { ...meta, progressToken: id } };
       this.#pending.set(id, { settle: settled, reject, ...from, progressToken });
-      this.#link.send({ jsonrpc: '2.0', id, method, params: sent });
+      this.notify({ jsonrpc: '2.0', id, method, params: sent });
       onSent?.(id);
     });
   }
@@ -252,8 +253,9 @@ export class Peer {
     this.#pending.delete(id);
   }
 
+  /** Outside of any call: a connection that is opened for it, and its timers, would keep the call. */
   notify(message: JsonObject): void {
-    this.#link.send(message);
+    runOutsideContext(() => this.#link.send(message));
   }
 
   /**
@@ -271,7 +273,7 @@ export class Peer {
 
   /** Whether a tool declares that it may be called twice: it only reads, or a second call changes nothing. */
   async mayRepeat(tool: string): Promise<boolean> {
-    this.#tools ??= repeatableTools((params) => this.request('tools/list', params));
+    this.#tools ??= runOutsideContext(() => repeatableTools((params) => this.request('tools/list', params)));
     return (await this.#tools).has(tool);
   }
 
@@ -328,7 +330,7 @@ export class Peer {
       return isOpen;
     };
     const respond = (response: Response): void => {
-      if (close()) this.#link.send({ jsonrpc: '2.0', id, ...response });
+      if (close()) this.notify({ jsonrpc: '2.0', id, ...response });
     };
     abort.signal.addEventListener('abort', close, { once: true });
     this.#asks.set(id, abort);
@@ -343,7 +345,7 @@ export class Peer {
     }
     const token = progressTokenOf(params);
     const progress: AskProgress = {
-      report: (reported) => void (this.#asks.has(id) && this.#link.send(progressOn(token, reported))),
+      report: (reported) => void (this.#asks.has(id) && this.notify(progressOn(token, reported))),
       resets: false,
     };
     const ask: PeerAsk = { method, params, signal: abort.signal, ...(token !== undefined && { progress }) };

@@ -215,8 +215,12 @@ export class RemoteLink implements PeerLink {
   /** @returns whether it is a request whose response has not come */
   #refuse({ id, method }: JsonObject, why: string): boolean {
     if (method === undefined || !this.#unanswered.delete(id)) return false;
-    const error = { code: -32603, message: `Internal error: ${why}` };
-    if (!this.#isOver) this.#events.message({ jsonrpc: '2.0', id, error });
+    if (!this.#isOver)
+      this.#events.message({
+        jsonrpc: '2.0',
+        id,
+        error: { code: -32603, message: `Internal error: ${why}` },
+      });
     return true;
   }
 

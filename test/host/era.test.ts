@@ -1,10 +1,11 @@
 /** SDK v2 servers on 2026-07-28: they are in its era, and their tools await all the same. */
 import { acceptedContent, inputRequired, McpServer, type ServerContext } from '@modelcontextprotocol/server';
+import Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { createAwaitHandler, type HostServer, step } from '../../src/index.ts';
 import { allRounds, type Json, modernTalk, type Told } from '../differential/talk.ts';
-import { CELLS, LogBook, optionsOf } from '../e2e/harness.ts';
+import { CELLS, LogBook, optionsOf, SECRET } from '../e2e/harness.ts';
 
 const form = {
   type: 'object' as const,
@@ -91,6 +92,27 @@ describe.each(CELLS)('a tool that awaits and returns inputRequired ($name)', (ce
 });
 
 describe('a server of SDK v2 on 2026-07-28', () => {
+  it('that returns more of a round than a journal may hold fails its call, and nothing of it is kept', async () => {
+    const kept = new Map<string, string>();
+    const { run } = talkTo(
+      () => {
+        const server = new McpServer({ name: 'large', version: '1.0.0' });
+        server.registerTool('large', none, async () =>
+          inputRequired({
+            inputRequests: { who: inputRequired.elicit({ message: 'who?', requestedSchema: form }) },
+            requestState: 'x'.repeat(2_000_000),
+          }),
+        );
+        return server;
+      },
+      { store: new Keyv({ store: kept }), secrets: [SECRET] },
+    );
+    const { rounds, told } = await run('large');
+    expect(rounds).toEqual([]);
+    expect(JSON.stringify(told.response)).toContain('"reason":"limit"');
+    expect([...kept.values()].filter((record) => record.length > 100_000)).toEqual([]);
+  });
+
   it('awaits samples, roots and URLs, which its SDK would refuse to send', async () => {
     const { run } = talkTo(() => {
       const server = new McpServer({ name: 'asks', version: '1.0.0' });

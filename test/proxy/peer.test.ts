@@ -2,19 +2,23 @@
 import { expect, it } from 'vitest';
 import { Budget } from '../../src/base/budget.ts';
 import { isObject, type JsonObject } from '../../src/base/values.ts';
+import { contextOfRequest, currentContext, runInContext } from '../../src/call/frame/context.ts';
 import { NOBODY } from '../../src/host/spoken.ts';
 import { isRpcMessage, type LinkEvents } from '../../src/proxy/link.ts';
 import { Peer } from '../../src/proxy/peer.ts';
 import { LogBook } from '../e2e/harness.ts';
 
-function starting() {
+function starting(onSend = (): unknown => undefined) {
   const sent: JsonObject[] = [];
   const killed: unknown[] = [];
   let events: LinkEvents | undefined;
   const openLink = (heard: LinkEvents) => {
     events = heard;
     return {
-      send: (message: JsonObject) => void sent.push(message),
+      send: (message: JsonObject) => {
+        onSend();
+        sent.push(message);
+      },
       close: async () => {},
       kill: (reason?: string) => void killed.push(reason),
     };
@@ -28,7 +32,7 @@ function starting() {
     say({ id: sent[0]?.id, result });
     return peer;
   };
-  return { budget, sent, killed, say, initialize };
+  return { budget, sent, killed, say, initialize, seen: () => sent.length };
 }
 
 it('a notification before the response to initialize is dropped, whatever its size', async () => {
@@ -37,6 +41,19 @@ it('a notification before the response to initialize is dropped, whatever its si
   for (let count = 0; count < 4; count += 1) say({ method: 'notifications/message', params: { data } });
   await initialize();
   expect(killed).toEqual([]);
+});
+
+it('its connection and its list of tools are of no call: they would keep it', async () => {
+  const contexts: unknown[] = [];
+  const { initialize, seen } = starting(() => contexts.push(currentContext()));
+  const peer = await initialize();
+  await runInContext(contextOfRequest({}), async () => {
+    void peer.request('tools/call', {}).catch(() => {});
+    void peer.mayRepeat('a').catch(() => {});
+    peer.notify({ jsonrpc: '2.0', method: 'notifications/cancelled' });
+  });
+  expect(seen()).toBeGreaterThan(3);
+  expect(contexts.filter((context) => context !== undefined)).toEqual([]);
 });
 
 it('a ping before the response to initialize is answered at once', () => {

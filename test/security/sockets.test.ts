@@ -10,7 +10,7 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { WebSocket } from 'ws';
-import { AwaitError } from '../../src/base/values.ts';
+import { AwaitError, LoopTurns } from '../../src/base/values.ts';
 import { type AwaitHandler, type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
 import { type NodeRequest, toNodeHandler } from '../../src/node.ts';
 import { mountWebSocket, type WebSocketOptions } from '../../src/websocket.ts';
@@ -190,6 +190,20 @@ describe('messages that are not finished', () => {
     ann.socket.send(JSON.stringify(modern(1, 'none')));
     const [said] = (await once(ann.socket, 'message')) as [Buffer];
     expect(JSON.parse(String(said)).id).toBe(1);
+  });
+
+  it('wait one at a time in the row of all, so that the others go with their socket', async () => {
+    const { port } = await serve();
+    const { raw } = await open(port);
+    const waits = vi.spyOn(LoopTurns.prototype, 'next').mockReturnValue(new Promise(() => {}));
+    raw.write(Buffer.concat(Array(500).fill(frame(1, Buffer.from('{'), true))));
+    await expect.poll(() => waits.mock.calls.length).toBe(1);
+    await sleep(50);
+    // The others wait beside their socket, and are gone with it.
+    const inRow = waits.mock.calls.length;
+    waits.mockRestore();
+    raw.destroy();
+    expect(inRow).toBe(1);
   });
 
   it('come one in a turn of the event loop, however many a chunk holds', async () => {

@@ -18,8 +18,9 @@ import {
 
 export function formOf(schema: JsonObject): readonly Field[] {
   const required: ReadonlySet<unknown> = new Set(Array.isArray(schema.required) ? schema.required : []);
-  const properties = Object.entries(objectOf(schema.properties));
-  return properties.map(([name, field]) => fieldOf(name, objectOf(field), required.has(name)));
+  return Object.entries(objectOf(schema.properties)).map(([name, field]) =>
+    fieldOf(name, objectOf(field), required.has(name)),
+  );
 }
 
 /** The name of a field's control. Escaped as in JSON, since browsers change line ends in names, too. */

@@ -84,8 +84,7 @@ function pieceEnd(text: string, at: number): number {
 }
 
 function numberOf(character: string): string {
-  const code = character.codePointAt(0) ?? 0;
-  return `<U+${code.toString(16).toUpperCase().padStart(4, '0')}>`;
+  return `<U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}>`;
 }
 
 /** Escapes text for XML and HTML: in an element, or in an attribute in double quotes. */

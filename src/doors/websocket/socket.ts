@@ -181,16 +181,24 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): () => Promise<vo
     const whole = data as Buffer;
     // A short one would keep the whole chunk that it came in.
     const message = whole.length < LONG ? String(whole) : whole;
-    const { length } = message;
-    counted(length + WAITING);
+    counted(message.length + WAITING);
     ws.pause();
+    if (queue.push(message) === 1) takeFirst();
+  });
+  /** One message of a socket at a time waits in the row of all: the others are let go with their socket. */
+  const queue: (string | Buffer)[] = [];
+  const takeFirst = (): void => {
+    const [{ length }] = queue as [string];
     void turns.next(shareOf(length), quotaKey.principal).then(() => {
+      const message = queue.shift();
+      if (message === undefined) return;
       counted(-length - WAITING);
       readOn();
       if (ws.readyState === ws.OPEN) pipe.receive(String(message));
+      if (queue.length > 0) takeFirst();
       progressed();
     });
-  });
+  };
   // Too long a message closes with 1009, bad frames with 1002, bad UTF-8 with 1007: ws does that.
   ws.on('error', () => {
     receiving.events = -Infinity;
@@ -199,6 +207,7 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): () => Promise<vo
     clearInterval(timer);
     expiry?.cancel();
     disconnected();
+    queue.length = 0;
     waiting.end();
     account.close();
     void pipe.end(false);
