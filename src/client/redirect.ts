@@ -8,8 +8,8 @@ import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js';
 const MOST = 5;
 
 /**
- * Takes those beyond off a response. Node's `fetch` refuses it for them, and when its connection then breaks it throws
- * where nobody can catch: any server could end the process.
+ * Drops the codings beyond `MOST` from a response's headers. Node's `fetch` rejects a response that has them, and when
+ * the connection then breaks, an `error` event without a listener ends the process.
  */
 globalThis.process
   ?.getBuiltinModule?.('node:diagnostics_channel')

@@ -108,7 +108,8 @@ function isFor({ to, accept, sample }: Answer, { method, question, params }: Ask
   if (to !== undefined) return question.includes(to);
   if (!isObject(accept)) return accept === undefined || params.mode === 'url';
   if (params.mode === 'url') return false;
-  return Object.keys(accept).every((field) => field in propertiesOf(params.requestedSchema));
+  const fields = propertiesOf(params.requestedSchema);
+  return Object.keys(accept).every((field) => field in fields);
 }
 
 function schemaOf({ params }: Ask): JsonObject {

@@ -237,7 +237,7 @@ export class Peer {
       const sent =
         progressToken === undefined ? params : { ...params, _meta: { ...meta, progressToken: id } };
       this.#pending.set(id, { settle: settled, reject, ...from, progressToken });
-      this.notify({ jsonrpc: '2.0', id, method, params: sent });
+      this.#send({ jsonrpc: '2.0', id, method, params: sent });
       onSent?.(id);
     });
   }
@@ -253,8 +253,12 @@ export class Peer {
     this.#pending.delete(id);
   }
 
-  /** Outside of any call: a connection that is opened for it, and its timers, would keep the call. */
   notify(message: JsonObject): void {
+    this.#send(message);
+  }
+
+  /** Outside of any call: the connection that the link opens for it, and its timers, would keep the call. */
+  #send(message: JsonObject): void {
     runOutsideContext(() => this.#link.send(message));
   }
 
@@ -330,7 +334,7 @@ export class Peer {
       return isOpen;
     };
     const respond = (response: Response): void => {
-      if (close()) this.notify({ jsonrpc: '2.0', id, ...response });
+      if (close()) this.#send({ jsonrpc: '2.0', id, ...response });
     };
     abort.signal.addEventListener('abort', close, { once: true });
     this.#asks.set(id, abort);
@@ -345,7 +349,7 @@ export class Peer {
     }
     const token = progressTokenOf(params);
     const progress: AskProgress = {
-      report: (reported) => void (this.#asks.has(id) && this.notify(progressOn(token, reported))),
+      report: (reported) => void (this.#asks.has(id) && this.#send(progressOn(token, reported))),
       resets: false,
     };
     const ask: PeerAsk = { method, params, signal: abort.signal, ...(token !== undefined && { progress }) };

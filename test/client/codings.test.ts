@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { fetchWithinOrigin } from '../../src/client/redirect.ts';
 
-// Where it throws what nobody catches, the run fails.
+// Vitest fails the run on an uncaught exception.
 it.each([
   ['in one header', `content-encoding: ${Array(9).fill('gzip').join(', ')}\r\n`],
   ['in several', 'content-encoding: gzip\r\nContent-Encoding: br, gzip, deflate\r\n'.repeat(3)],

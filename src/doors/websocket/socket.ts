@@ -92,7 +92,7 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): () => Promise<vo
   socket.on('data', (chunk: Buffer) => {
     unfinished = receiving.add(chunk);
     counted(0);
-    // Chunks that wait in `ws` are read on after a bad frame, which throws where nobody catches it.
+    // `ws` parses chunks that it has buffered even after a bad frame, and its TypeError then ends the process.
     if (receiving.events > 0) ws.pause();
   });
   /** One of the events that the last chunk holds has come. */
