@@ -81,7 +81,7 @@ export interface HostInstance extends Instance {
   readonly unfinished: boolean;
   /**
    * Whether a tool is listed as "not a task" by its author's choice: the high-level server of SDK v1 lists every tool
-   * that way.
+   * that way, so what a server behind the proxy lists is no choice either.
    */
   readonly forbids: boolean;
   /** Checks that its SDK makes before a request reaches the server; undefined if it makes none. */
@@ -166,7 +166,8 @@ export class LiveInstance implements HostInstance {
   }
 
   get forbids(): boolean {
-    return hasEras(this.#begun.lowLevel) || !('_registeredTools' in this.#made.server);
+    const { lowLevel } = this.#begun;
+    return hasEras(lowLevel) || (lowLevel !== undefined && !('_registeredTools' in this.#made.server));
   }
 
   call(frame: Frame, request: SentRequest, context: InstanceContext): void {

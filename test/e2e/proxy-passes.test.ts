@@ -7,6 +7,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import {
   CallToolResultSchema,
   CreateMessageRequestSchema,
+  CreateTaskResultSchema,
   ElicitRequestSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -14,7 +15,7 @@ import { stdioHost } from '../../src/index.ts';
 import { SHORT } from '../short.ts';
 import { accept, filledIn, post, type RawCall, type RawReply, textOf } from './clients.ts';
 import { type Served, serveHere } from './harness.ts';
-import { effectsFile, PYTHON, type RunningProxy, startProxy } from './proxied.ts';
+import { effectsFile, fixture, PYTHON, type RunningProxy, startProxy } from './proxied.ts';
 
 const [command = '', ...args] = PYTHON;
 const EVERYTHING = new URL(
@@ -182,6 +183,21 @@ describe("a child's own tasks", () => {
       if (message.type === 'taskCreated') expect(message.task.taskId).toMatch(/^[0-9a-f]+$/);
     }
     expect([seen[0], seen.at(-1)]).toEqual(['taskCreated', 'result']);
+    await client.close();
+    await served.close();
+  });
+
+  it('are made for it where it has none, though SDK v1 lists each tool as none', async () => {
+    const v1 = stdioHost({ command: process.execPath, args: [fixture('stdio-server.mjs')] });
+    const served = await serveHere(v1, { tasks: 'optional', limits: { drain: 300 } });
+    const client = new Client(INFO, { capabilities: CAPABILITIES });
+    await client.connect(new LegacyTransport(new URL(served.url)) as Transport);
+    const { tools } = await client.listTools();
+    expect(tools.find(({ name }) => name === 'known-roots')?.execution).toEqual({ taskSupport: 'optional' });
+    const params = { name: 'known-roots', arguments: {}, task: { ttl: 60_000 } };
+    const { task } = await client.request({ method: 'tools/call', params }, CreateTaskResultSchema);
+    const done = await client.experimental.tasks.getTaskResult(task.taskId, CallToolResultSchema);
+    expect(done.content).toEqual([{ type: 'text', text: expect.any(String) }]);
     await client.close();
     await served.close();
   });
