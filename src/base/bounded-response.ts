@@ -59,27 +59,16 @@ export function boundedResponse(
   most = MOST_MESSAGE,
   reading: BoundedReading = {},
 ): Response {
-  const { body, headers, status, statusText, url, redirected } = response;
+  const { body } = response;
   if (body === null) {
     reading.onOver?.();
     return response;
   }
   const isStream = isEventStream(response);
-  // So few bytes are neither nested deeply nor many values.
-  if (
-    !reading.onOver &&
-    !isStream &&
-    !headers.has('content-encoding') &&
-    Number(headers.get('content-length') ?? most) < Math.min(most, MAX_DEPTH)
-  )
-    return response;
-  const own = new Response(bound(body, { ...reading, most, isStream }), {
-    status,
-    statusText,
-    headers,
-  });
-  // A response that was made here has neither.
-  Object.defineProperties(own, { url: { value: url }, redirected: { value: redirected } });
+  const own = new Response(bound(body, { ...reading, most, isStream }));
+  // The constructor has no place for some, and refuses values that `fetch` passes on.
+  for (const name of ['status', 'statusText', 'ok', 'headers', 'url', 'redirected'] as const)
+    Object.defineProperty(own, name, { value: response[name] });
   return own;
 }
 

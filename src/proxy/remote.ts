@@ -74,10 +74,10 @@ export class RemoteLink implements PeerLink {
   readonly #bound: BoundReply;
   readonly #events: LinkEvents;
   #transport: Promise<Transport>;
-  /** The same before it has started: an HTTP+SSE server may never send the event that `start` waits for. */
-  #made: Transport | undefined;
   #wire: RemoteWire = 'http';
   #isOver = false;
+  /** Ends its requests with it; not through `#transport`, which an HTTP+SSE server need not let start. */
+  readonly #gone = new AbortController();
   readonly #inflow: Inflow;
   /** By their ids. */
   readonly #unanswered = new Map<unknown, Unanswered>();
@@ -132,7 +132,7 @@ export class RemoteLink implements PeerLink {
 
   kill(reason = 'it was ended'): void {
     this.#ended(reason);
-    void this.#made?.close().catch(() => undefined);
+    void this.#transport.then((transport) => transport.close()).catch(() => undefined);
   }
 
   async #send(message: JsonObject): Promise<void> {
@@ -148,7 +148,7 @@ export class RemoteLink implements PeerLink {
     const send = (): Promise<void> => transport.send(message as never, { onresumptiontoken });
     try {
       // A request may have been taken, and would be done twice.
-      await (isRequest ? send() : retry(send, new Attempts(RESTARTS, AbortSignal.any([])), isLost));
+      await (isRequest ? send() : retry(send, new Attempts(RESTARTS, this.#gone.signal), isLost));
     } catch (error) {
       const code = Number(objectOf(error).code);
       const isRefused = code >= 400 && code < 500 && code !== 401 && code !== 403;
@@ -167,6 +167,8 @@ export class RemoteLink implements PeerLink {
       const requests = this.#requestsOf(init, wire);
       // Over HTTP+SSE the server names it.
       if (String(input).length > MOST_KEPT) this.kill('it names a URL that is too long');
+      // A transport may forget a reply that it refuses, and would leave the connection open.
+      if (init.method !== 'DELETE') init.signal = this.#gone.signal;
       const onOver = (): void => void setTimeout(() => this.#over(requests(), isLast), PASSED);
       let response = await fetchHere(input, init).catch((error: unknown) => {
         onOver();
@@ -186,7 +188,6 @@ export class RemoteLink implements PeerLink {
         until: wire === 'http' ? requests()[0]?.over.promise : undefined,
       });
     });
-    this.#made = transport;
     transport.onmessage = (message: JsonObject) => {
       if (this.#isOver || !isRpcMessage(message)) return;
       const { id, method, result } = message;
@@ -267,6 +268,7 @@ export class RemoteLink implements PeerLink {
   #ended(reason: string): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#gone.abort();
     this.#inflow.close();
     this.#responses.close();
     this.#events.ended(reason);

@@ -1,6 +1,10 @@
-/** Short runs of the fuzz of pipes; `npm run fuzz -- --frames 300000` and `--lines 300000` are the long ones. */
+/**
+ * Short runs of the fuzz of pipes, and of replies of remote servers; `npm run fuzz -- --frames 300000`, `--lines 300000`
+ * and `--upstream 50000` are the long ones.
+ */
 import { expect, it } from 'vitest';
 import { fuzzStdio } from './stdio.ts';
+import { fuzzUpstream } from './upstream.ts';
 import { fuzzWebSocket } from './websocket.ts';
 
 it('ends no process, leaves no rejection, and has no internal error in 2,000 messages on WebSockets', {
@@ -22,4 +26,14 @@ it('ends no process, leaves no rejection, and has no internal error in 2,000 lin
   expect(problems).toEqual([]);
   expect(sent).toBeGreaterThanOrEqual(2_000);
   expect(replies).toBeGreaterThan(50);
+});
+
+it('ends no process, leaves no rejection and no connection, in 1,000 calls of remote servers that reply with anything', {
+  timeout: 300_000,
+}, async () => {
+  const { calls, problems, byEnd } = await fuzzUpstream({ calls: 1_000, seed: 1 });
+  expect(problems).toEqual([]);
+  // It means nothing unless many calls succeed, and many fail.
+  expect(byEnd.get('result') ?? 0).toBeGreaterThan(calls / 20);
+  expect(byEnd.get('error -32603') ?? 0).toBeGreaterThan(calls / 4);
 });

@@ -245,7 +245,7 @@ function paramsOf(random: Random, known: Known, method: string, revision: string
 }
 
 /** One member, at any depth, is something else. */
-function swapped(value: Record<string, unknown>, random: Random): Record<string, unknown> {
+export function swapped(value: Record<string, unknown>, random: Random): Record<string, unknown> {
   if (!chance(random, 6)) return value;
   const names = Object.keys(value);
   const name = random.pick(names);

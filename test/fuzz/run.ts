@@ -1,11 +1,12 @@
 /**
- * Presents damaged tokens, or sends random HTTP requests, messages on WebSockets or lines on stdio, and says how many
- * and how fast.
+ * Presents damaged tokens, sends random HTTP requests, messages on WebSockets or lines on stdio, or calls tools of remote
+ * servers that reply with anything, and says how many and how fast.
  *
  *   npm run fuzz -- --tokens 1000000 [--seed 7]
  *   npm run fuzz -- --requests 1000000 [--seed 7]
  *   npm run fuzz -- --frames 300000 [--seed 7]
  *   npm run fuzz -- --lines 300000 [--seed 7]
+ *   npm run fuzz -- --upstream 50000 [--seed 7]
  */
 import { randomInt } from 'node:crypto';
 import process from 'node:process';
@@ -13,6 +14,7 @@ import { parseArgs } from 'node:util';
 import { fuzz } from './fuzz.ts';
 import { fuzzHttp } from './http.ts';
 import { fuzzStdio } from './stdio.ts';
+import { fuzzUpstream } from './upstream.ts';
 import type { Heap } from './watch.ts';
 import { fuzzWebSocket } from './websocket.ts';
 
@@ -22,6 +24,7 @@ const { values } = parseArgs({
     requests: { type: 'string' },
     frames: { type: 'string' },
     lines: { type: 'string' },
+    upstream: { type: 'string' },
     seed: { type: 'string' },
   },
 });
@@ -35,6 +38,7 @@ const say = (line: string): void => void process.stdout.write(`${line}\n`);
 const GROWTH = 268_435_456;
 if (values.requests !== undefined) await sendRequests(Number(values.requests));
 if (values.frames !== undefined) await sendMessages('WebSockets', Number(values.frames), fuzzWebSocket);
+if (values.upstream !== undefined) await callServers(Number(values.upstream));
 if (values.lines !== undefined) await sendMessages('stdio', Number(values.lines), fuzzStdio);
 say(`fuzz of ${tokens} tokens, --seed ${seed}`);
 const started = performance.now();
@@ -94,6 +98,14 @@ async function sendMessages(where: string, messages: number, fuzz: typeof fuzzSt
   say(`${sent} messages on ${pipes} connections, ${replies} replies, ${speed} a second`);
   say([...byEnd].map((pair) => pair.join(' × ')).join(', '));
   conclude(sent, heap, problems);
+}
+
+async function callServers(calls: number): Promise<never> {
+  if (!Number.isInteger(calls) || calls < 1) throw new Error('--upstream takes a whole number');
+  say(`fuzz of ${calls} calls of remote servers, --seed ${seed}`);
+  const { byEnd, heap, problems } = await fuzzUpstream({ calls, seed });
+  say([...byEnd].map((pair) => pair.join(' × ')).join(', '));
+  conclude(calls, heap, problems);
 }
 
 function conclude(sent: number, heap: Heap, problems: readonly string[]): never {
