@@ -59,6 +59,8 @@ export function toNodeHandler(
   { compress = false }: NodeHandlerOptions = {},
 ): (req: NodeRequest, res: ServerResponse) => Promise<void> {
   const begun = new WeakMap<object, number>();
+  // It has no scope in common with the request, whose parsed body it would keep for another turn.
+  const over = (socket: object): void => void begun.set(socket, (begun.get(socket) as number) - 1);
   const answer = async (req: NodeRequest, res: ServerResponse): Promise<void> => {
     const gone = new DisconnectSignal();
     const { socket } = req;
@@ -66,7 +68,7 @@ export function toNodeHandler(
     if (req.httpVersionMajor === 1 && open >= PIPELINED) return void socket.destroy();
     begun.set(socket, open + 1);
     onEnd(req, res, () => {
-      setImmediate(() => begun.set(socket, (begun.get(socket) as number) - 1));
+      setImmediate(over, socket);
       if (!res.writableFinished) gone.fire();
     });
     const reply = await handler.serve(inboundOf(req, gone));

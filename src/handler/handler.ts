@@ -24,7 +24,7 @@ import { wireError } from '../call/run/wire-error.ts';
 import { inTime } from '../checkpoint/in-time.ts';
 import { countedAddress } from '../doors/http/address.ts';
 import { type BeginBody, bodiesOf } from '../doors/http/bodies.ts';
-import { readBody } from '../doors/http/body.ts';
+import { readBody, refuseParsed } from '../doors/http/body.ts';
 import type { Inbound, Reply, SentReply } from '../doors/http/exchange.ts';
 import { onExpiry } from '../doors/http/expiry.ts';
 import { type OriginRules, preflight, type Refusal, refuseForeign, withCors } from '../doors/http/origin.ts';
@@ -249,7 +249,11 @@ function createHandler(
       traffic.memory.change(inbound, quotaKey, held);
     };
     try {
-      count(inbound.textBytes ?? 0);
+      // What middleware has parsed takes its memory while it waits.
+      const refused = refuseParsed(inbound, settings.limits.bodyValues);
+      if (refused !== undefined) return refused;
+      const { textBytes = memoryOf(inbound.parsedBody) } = inbound;
+      if (textBytes < Infinity) count(textBytes);
       await turns.next(SHARE, quotaKey.principal);
       return await route(inbound, count);
     } catch (error) {

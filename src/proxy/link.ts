@@ -66,3 +66,11 @@ export function isRpcMessage(value: unknown): value is JsonObject {
   if (typeof value.id === 'string' && value.id.length > LONGEST_ID) return false;
   return typeof value.method === 'string' || 'result' in value || 'error' in value;
 }
+
+/** Why something failed, in a line: `fetch` says it in the cause. */
+export function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { cause, message, code }: Error & { code?: unknown } = error;
+  const status = typeof code === 'number' ? ` (${code})` : '';
+  return cause instanceof Error ? `${message}: ${cause.message}` : `${message}${status}`;
+}

@@ -13,7 +13,7 @@ import { Quota } from '../base/quota.ts';
 import { keepNewest } from '../base/values.ts';
 import { drainBody } from '../client/event-stream.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
-import type { PeerLogger } from './link.ts';
+import { type PeerLogger, reasonOf } from './link.ts';
 import type { RemoteOptions } from './remote.ts';
 
 /** What the server says of a token, or of a request without one. */
@@ -118,7 +118,7 @@ export class Proofs {
       // An endpoint of HTTP+SSE takes no POST.
       return await this.#read(await this.#send(token, gone.signal, { method: 'GET' }));
     } catch (error) {
-      return this.#unknown(error instanceof Error ? causeOf(error) : String(error));
+      return this.#unknown(reasonOf(error));
     } finally {
       clearTimeout(timer);
       // A stream that began is not needed.
@@ -167,8 +167,4 @@ export class Proofs {
 
 function nameOf(token: string | undefined): string {
   return token === undefined ? '' : tokenName(token);
-}
-
-function causeOf({ message, cause }: Error): string {
-  return cause instanceof Error ? `${message}: ${cause.message}` : message;
 }

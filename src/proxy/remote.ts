@@ -21,7 +21,7 @@ import {
 import { Attempts, isLost, RECONNECTION, RESTARTS, retry } from '../client/message.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import { Inflow } from './inflow.ts';
-import { FULL, heldMemory, isRpcMessage, type LinkEvents, type PeerLink } from './link.ts';
+import { FULL, heldMemory, isRpcMessage, type LinkEvents, type PeerLink, reasonOf } from './link.ts';
 
 export interface RemoteOptions {
   readonly url: string;
@@ -307,11 +307,4 @@ async function fetchHere(input: string | URL, init: RequestInit = {}): Promise<R
   throw new Error(
     `the server redirects to ${new URL(location, response.url).href}; name the URL that is meant`,
   );
-}
-
-function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  const { cause, message, code }: Error & { code?: unknown } = error;
-  const status = typeof code === 'number' ? ` (${code})` : '';
-  return cause instanceof Error ? `${message}: ${cause.message}` : `${message}${status}`;
 }

@@ -681,3 +681,37 @@ describe('a stranger’s answer', () => {
     expect((await answered).status).toBe(status);
   });
 });
+
+describe('behind a parser that Fastify has in front', () => {
+  beforeEach(() => start({ FASTIFY: '1' }));
+
+  it('bodies of half a million brackets end nothing: none waits for a turn, or outlives its reply', async () => {
+    const body = '['.repeat(520_000) + ']'.repeat(520_000);
+    const refused = Array.from({ length: 60 }, async () => {
+      const socket = await raw();
+      socket.write(onWire(body, {}));
+      const [reply] = (await Promise.race([once(socket, 'data'), once(socket, 'close')])) as unknown[];
+      return String(reply).slice(9, 12);
+    });
+    expect(new Set(await Promise.all(refused))).toEqual(new Set(['400']));
+    await lives();
+  });
+
+  it('bodies that wait for a turn count as arguments do', async () => {
+    const values = Array.from({ length: 40_000 }, () => ({}));
+    const body = JSON.stringify({ ...large(1), params: { ...large(1).params, arguments: { values } } });
+    const statuses = await Promise.all(
+      Array.from({ length: 100 }, async () => {
+        const { status, body: reply } = await fetch(url, {
+          method: 'POST',
+          headers: { ...HEADERS, ...VERSION, 'mcp-method': 'tools/call', 'mcp-name': 'large' },
+          body,
+        });
+        await reply?.cancel();
+        return status;
+      }),
+    );
+    expect(statuses).toContain(503);
+    await lives();
+  });
+});

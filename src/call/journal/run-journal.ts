@@ -39,6 +39,13 @@ export interface RunJournalOptions {
   readonly most: number;
 }
 
+/** @throws AwaitError `limit` for a folded journal of more than `most` bytes, as JSON */
+export function checkSize(callId: string, bytes: number, most: number): void {
+  if (bytes <= most) return;
+  const message = `the journal of call ${callId} takes more than ${most} bytes; return less from its steps, or raise limits.journalBytes`;
+  throw new AwaitError('limit', message);
+}
+
 /** A journal over another, whose members it has but for its own. */
 export abstract class JournalOver implements OpenJournal {
   protected readonly journal: OpenJournal;
@@ -117,10 +124,7 @@ export class RunJournal extends JournalOver {
       const bytes = entry !== undefined && GROWING.has(entry.type) ? JSON.stringify(entry).length : 0;
       this.#bytes += bytes - counted;
       counted = bytes;
-      if (bytes > 0 && this.#bytes > this.#options.most) {
-        const message = `the journal of task ${this.#options.call.id} takes more than ${this.#options.most} bytes; return less from its steps, or raise limits.journalBytes`;
-        throw new AwaitError('limit', message);
-      }
+      if (bytes > 0) checkSize(this.#options.call.id, this.#bytes, this.#options.most);
       return entry;
     };
     return this.journal.decide(measured, onWritten);

@@ -1,6 +1,7 @@
 /** Writes the end of a turn, and makes the token that continues from there. */
-import { AwaitError, defined } from '../../base/values.ts';
+import { defined } from '../../base/values.ts';
 import type { Checkpoint, Response } from '../journal/entries.ts';
+import { checkSize } from '../journal/run-journal.ts';
 import type { OpenJournal } from '../journal/store.ts';
 import type { Binding } from './binding.ts';
 import type { Handoff } from './handoff.ts';
@@ -33,12 +34,7 @@ export class Checkpoints {
     isKept: boolean,
   ): Promise<{ readonly outcome: Outcome; readonly key: string; readonly waiting: AtCheckpoint }> {
     const bytes = JSON.stringify(checkpoint).length;
-    if (bytes > this.#parts.limits.journalBytes) {
-      throw new AwaitError(
-        'limit',
-        `the journal of call ${run.call.id} takes ${bytes} bytes; return less from its steps, or raise limits.journalBytes`,
-      );
-    }
+    checkSize(run.call.id, bytes, this.#parts.limits.journalBytes);
     const by = isKept ? this.self : undefined;
     const when = this.#parts.clock.now();
     await run.journal.append({ type: 'suspended', checkpoint, when, ...defined({ by }) });

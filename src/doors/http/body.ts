@@ -2,7 +2,7 @@
 
 import { isTooLong, MOST_DESCRIBED } from '../../base/description.ts';
 import { MAX_DEPTH, type Shape, shapeOf, shapeOfText } from '../../base/shape.ts';
-import { AwaitError, isObject, LONG, objectOf, SHARE, shareOf } from '../../base/values.ts';
+import { hasCode, isObject, LONG, objectOf, SHARE, shareOf } from '../../base/values.ts';
 import { REVISION_META } from '../pipe/exchange.ts';
 import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
@@ -39,12 +39,11 @@ export async function readBody(
   if (!isJsonType(inbound.header('content-type'))) {
     return { reply: rpcError(415, -32000, 'Unsupported Media Type: Content-Type must be application/json') };
   }
-  if (inbound.parsedBody !== undefined) {
-    // The middleware that parsed it has bounded its bytes, but not its shape.
-    const { parsedBody: body } = inbound;
-    const reply = refuseShape(shapeOf(body, most, undefined, new Set()), most) ?? refuseEnvelope(body, most);
+  const checked = (body: unknown): { body: unknown } | { reply: Reply } => {
+    const reply = refuseEnvelope(body, most);
     return reply === undefined ? { body } : { reply };
-  }
+  };
+  if (inbound.parsedBody !== undefined) return checked(inbound.parsedBody);
   // Nothing is decompressed here: a few bytes could become any number of them.
   if (!/^(identity)?$/i.test(inbound.header('content-encoding')?.trim() ?? '')) {
     return { reply: rpcError(415, -32000, 'Unsupported Media Type: send the body without Content-Encoding') };
@@ -55,9 +54,8 @@ export async function readBody(
   try {
     text = await inbound.text(maxBytes, begin);
   } catch (error) {
-    const code = error instanceof AwaitError ? error.code : undefined;
-    if (code === 'limit') return { reply: payloadTooLarge(maxBytes) };
-    if (code === 'no-room') throw error;
+    if (hasCode(error, 'limit')) return { reply: payloadTooLarge(maxBytes) };
+    if (hasCode(error, 'no-room')) throw error;
     return { reply: rpcError(400, -32700, 'Parse error: the request body could not be read') };
   }
   const share = shareOf(text.length);
@@ -65,14 +63,15 @@ export async function readBody(
   const refusal = refuseText(text, most);
   if (refusal !== undefined) return { reply: refusal };
   try {
-    const body: unknown = JSON.parse(text);
-    // A value has a character, and a comma.
-    const isLong = text.length > (2 * most) / CHECKED;
-    const reply = isLong ? refuseEnvelope(body, most) : undefined;
-    return reply === undefined ? { body } : { reply };
+    return checked(JSON.parse(text));
   } catch {
     return { reply: rpcError(400, -32700, 'Parse error: the request body is not valid JSON') };
   }
+}
+
+/** Refuses a body that middleware has parsed: it has bounded its bytes, but not its shape. */
+export function refuseParsed({ parsedBody }: Inbound, most: number): Reply | undefined {
+  return refuseShape(shapeOf(parsedBody, most, undefined, new Set()), most);
 }
 
 /** Refuses JSON by its shape, before it is parsed: a million empty objects take half a second. @param most values */
