@@ -55,10 +55,10 @@ export function checkAsk(ask: PageOptions, has: { readonly secrets: boolean; rea
 
 function pageOf(page: unknown): URL {
   const url = typeof page === 'string' && URL.canParse(page) ? new URL(page) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol) || url.search !== '' || url.hash !== '')
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.href !== url.origin + url.pathname)
     throw badOption(
       'ask.page',
-      'must be a URL such as https://mcp.example.com/ask, without query and fragment',
+      'must be a URL such as https://mcp.example.com/ask, without user, query and fragment',
     );
   if (url.protocol === 'http:' && !isLoopbackUrl(url))
     throw badOption('ask.page', 'must be https outside of loopback: a login and answers go over it');
