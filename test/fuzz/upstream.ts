@@ -18,10 +18,10 @@ import { FUZZED, type Heap, Watch } from './watch.ts';
 const AT_ONCE = 16;
 const CALLS = 5;
 /** How long a call waits until its client gives up, and then for its response, in milliseconds. */
-const PATIENCE = 400;
+const PATIENCE = 2_000;
 const SETTLED = 30_000;
-/** How long `fetch` keeps a connection that nothing uses, and some more, in milliseconds. */
-const IDLE = 7_000;
+/** How long a connection that nothing uses may be kept, in milliseconds: `fetch` keeps it for four seconds. */
+const IDLE = 30_000;
 /** Calls between two looks at the memory. */
 const LOOK = 2_000;
 
@@ -53,7 +53,7 @@ export async function fuzzUpstream(options: {
       calls += CALLS;
       const { ends, problems, left } = await oneServer(randomOf(options.seed + nth));
       closing.push(
-        sleep(IDLE).then(() => left() > 0 && watch.problems.push(`server ${nth}: connections left`)),
+        left().then((count) => count > 0 && watch.problems.push(`server ${nth}: ${count} connections left`)),
       );
       for (const end of ends) byEnd.set(end, (byEnd.get(end) ?? 0) + 1);
       for (const problem of problems) watch.problems.push(`server ${nth}: ${problem}`);
@@ -71,8 +71,8 @@ export async function fuzzUpstream(options: {
 interface Tried {
   readonly ends: readonly string[];
   readonly problems: readonly string[];
-  /** Closes the server, and counts the connections that clients left open. */
-  readonly left: () => number;
+  /** Counts the connections that clients leave open, and closes the server. */
+  readonly left: () => Promise<number>;
 }
 
 async function oneServer(random: Random): Promise<Tried> {
@@ -80,7 +80,7 @@ async function oneServer(random: Random): Promise<Tried> {
   const server = new BrokenServer(wire, random);
   if (wire !== '2024-11-05' && random.int(3) === 0) return oneClient(server, wire, random.pick(DRAFTS));
   const handler = createAwaitHandler(
-    remoteHost({ url: await server.listen(), startTimeout: 300, queueWait: 300, cancelGrace: 50 }),
+    remoteHost({ url: await server.listen(), startTimeout: 1_500, queueWait: 1_500, cancelGrace: 50 }),
     FUZZED,
   );
   const problems: string[] = [];
@@ -193,7 +193,8 @@ class BrokenServer {
   }
 
   /** @returns how many connections clients left open */
-  close(): number {
+  async close(): Promise<number> {
+    for (const end = Date.now() + IDLE; this.#sockets.size > 0 && Date.now() < end; ) await sleep(500);
     const left = this.#sockets.size;
     for (const socket of this.#sockets) socket.destroy();
     this.#server.close();

@@ -700,18 +700,14 @@ describe('behind a parser that Fastify has in front', () => {
   it('bodies that wait for a turn count as arguments do', async () => {
     const values = Array.from({ length: 40_000 }, () => ({}));
     const body = JSON.stringify({ ...large(1), params: { ...large(1).params, arguments: { values } } });
-    const statuses = await Promise.all(
-      Array.from({ length: 100 }, async () => {
-        const { status, body: reply } = await fetch(url, {
-          method: 'POST',
-          headers: { ...HEADERS, ...VERSION, 'mcp-method': 'tools/call', 'mcp-name': 'large' },
-          body,
-        });
-        await reply?.cancel();
-        return status;
-      }),
-    );
-    expect(statuses).toContain(503);
+    const text = onWire(body, { ...VERSION, 'mcp-method': 'tools/call', 'mcp-name': 'large' });
+    const all = await Promise.all(Array.from({ length: 100 }, raw));
+    await Promise.all(all.map((socket) => written(socket, Buffer.from(text.slice(0, -1)))));
+    // The bodies are whole at once, however late this process is.
+    const replies = all.map((socket) => Promise.race([once(socket, 'data'), once(socket, 'close')]));
+    for (const socket of all) socket.write(text.slice(-1));
+    const statuses = (await Promise.all(replies)).map(([reply]) => String(reply).slice(9, 12));
+    expect(statuses).toContain('503');
     await lives();
   });
 });
