@@ -75,9 +75,11 @@ export class RemoteLink implements PeerLink {
   readonly #events: LinkEvents;
   #transport: Promise<Transport>;
   #wire: RemoteWire = 'http';
-  #isOver = false;
   /** Ends its requests with it; not through `#transport`, which an HTTP+SSE server need not let start. */
   readonly #gone = new AbortController();
+  get #isOver(): boolean {
+    return this.#gone.signal.aborted;
+  }
   readonly #inflow: Inflow;
   /** By their ids. */
   readonly #unanswered = new Map<unknown, Unanswered>();
@@ -267,7 +269,6 @@ export class RemoteLink implements PeerLink {
 
   #ended(reason: string): void {
     if (this.#isOver) return;
-    this.#isOver = true;
     this.#gone.abort();
     this.#inflow.close();
     this.#responses.close();

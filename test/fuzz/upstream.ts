@@ -10,6 +10,7 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { ElicitRequestSchema, McpError } from '@modelcontextprotocol/sdk/types.js';
 import { AwaitClientTransport, type ClientRevision } from '../../src/client/index.ts';
 import { createAwaitHandler, remoteHost } from '../../src/index.ts';
+import { modernHeaders } from '../e2e/clients.ts';
 import { type Random, randomOf } from '../fixtures/random.ts';
 import { ODD, swapped } from './requests.ts';
 import { FUZZED, type Heap, Watch } from './watch.ts';
@@ -93,15 +94,24 @@ async function oneServer(random: Random): Promise<Tried> {
       .fetch(request)
       .then(async (response) => endOf(await response.text()))
       .catch((error: unknown) => `failed: ${error}`);
-    const end = await Promise.race([reply, sleep(SETTLED, 'open', { ref: false })]);
+    const end = await inTime(reply, 'open');
     ends.push(end !== 'open' && givenUp.signal.aborted ? 'given up' : end);
     clearTimeout(patience);
   }
   if (ends.includes('open')) problems.push(`over ${wire} a call was not over`);
-  const closing = handler.close().then(() => true);
-  if (!(await Promise.race([closing, sleep(SETTLED, false, { ref: false })])))
+  if (
+    !(await inTime(
+      handler.close().then(() => true),
+      false,
+    ))
+  )
     problems.push(`over ${wire} the handler did not close`);
   return { ends, problems, left: () => server.close() };
+}
+
+/** @param late what it is where it does not settle */
+function inTime<T>(settling: Promise<T>, late: T): Promise<T> {
+  return Promise.race([settling, sleep(SETTLED, late, { ref: false })]);
 }
 
 /** Without the proxy: the transport of our client. */
@@ -128,10 +138,15 @@ async function oneClient(server: BrokenServer, wire: Wire, draft: ClientRevision
     }
     return ends;
   };
-  const ends = await Promise.race([calls(), sleep(SETTLED, ['open'], { ref: false })]);
-  if (!(await Promise.race([client.close().then(() => true), sleep(SETTLED, false, { ref: false })])))
-    return { ends, problems: [`over ${wire} the client did not close`], left: () => server.close() };
+  const ends = await inTime(calls(), ['open']);
   const problems = ends.includes('open') ? [`over ${wire} a call of the client was not over`] : [];
+  if (
+    !(await inTime(
+      client.close().then(() => true),
+      false,
+    ))
+  )
+    problems.push(`over ${wire} the client did not close`);
   return { ends, problems, left: () => server.close() };
 }
 
@@ -148,9 +163,7 @@ function requestFor(id: number, signal: AbortSignal): RequestInit {
     headers: {
       'content-type': 'application/json',
       accept: 'application/json, text/event-stream',
-      'mcp-protocol-version': '2026-07-28',
-      'mcp-method': method,
-      ...(method === 'tools/call' && { 'mcp-name': 'try' }),
+      ...modernHeaders(method, 'try'),
     },
     body: JSON.stringify({ jsonrpc: '2.0', id, method, params: { name: 'try', arguments: {}, _meta: meta } }),
   };

@@ -71,7 +71,7 @@ export async function readBody(
 
 /** Refuses a body that middleware has parsed: it has bounded its bytes, but not its shape. */
 export function refuseParsed({ parsedBody }: Inbound, most: number): Reply | undefined {
-  return refuseShape(shapeOf(parsedBody, most, undefined, new Set()), most);
+  return parsedBody ? refuseShape(shapeOf(parsedBody, most, undefined, new Set()), most) : undefined;
 }
 
 /** Refuses JSON by its shape, before it is parsed: a million empty objects take half a second. @param most values */
