@@ -16,7 +16,6 @@ import {
   type Repeating,
 } from '../base/values.ts';
 import { checkResponses, type ErrorAnswers } from './ask/answer.ts';
-import { Frame } from './frame/frame.ts';
 import { type CallRecord, type Checkpoint, type Entry, FORMAT, type Response } from './journal/entries.ts';
 import { isSilent } from './journal/follow.ts';
 import { LateJournal } from './journal/late.ts';
@@ -37,7 +36,7 @@ import { type Rehearsal, rehearse } from './run/rehearsal.ts';
 import type { Instance, RequestContext } from './run/request-context.ts';
 import { Resumption } from './run/resume.ts';
 import { noRoom, noRoomForCalls } from './run/room.ts';
-import { type EngineParts, keyOf, newRun, quotaKeyOf, type Run, unlessOpen } from './run/run.ts';
+import { type EngineParts, keyOf, quotaKeyOf, type Run, runIn, unlessOpen } from './run/run.ts';
 import type { TokenState } from './run/state.ts';
 import { TakeOver, type TakesOver } from './run/take-over.ts';
 import { type Rooms, Turns } from './run/turns.ts';
@@ -185,7 +184,7 @@ export class Engine {
     const started = this.#run(record, context, async () => {
       this.hold(record, quotaKey, bytes);
       if (responses !== undefined) checkResponses(responses);
-      const { clock, local, limits } = this.#parts;
+      const { local } = this.#parts;
       const isLogged = context.isLogged === true;
       const store = this.#parts.store ?? (isLogged ? local : undefined);
       const home = instance ?? (await this.#parts.openInstance(record, context));
@@ -204,11 +203,7 @@ export class Engine {
       const isFound = (resumable || isLogged) && store !== undefined;
       const called = isFound ? this.#calledEntry(call) : undefined;
       if (onDurable && !isTask) late = new LateJournal(opened, called, onDurable);
-      const journal = new RunJournal(late ?? opened, {
-        call,
-        clock,
-        most: limits.journalBytes,
-      });
+      const journal = new RunJournal(late ?? opened, call, this.#parts);
       try {
         if (isTask) {
           if (!room.has(quotaKey)) throw noRoom(call.id);
@@ -225,12 +220,10 @@ export class Engine {
       }
       if (late === undefined) onKept();
       onReady();
-      const frame = new Frame(call, journal, this.#parts.frame);
       const by = isTask ? 'task' : resumable ? 'journal' : 'request';
-      const how = { isKept: instance !== undefined, isAgain: false };
-      const routed = this.#parts.route?.(home, call, context, how) ?? home;
-      const made = { call, binding, frame, instance: routed, journal, held: { by }, isLogged } as const;
-      return { run: newRun(made, bytes), responses };
+      const made = { call, binding, journal, held: { by } } as const;
+      const where = { home, isKept: instance !== undefined };
+      return { run: runIn(this.#parts, made, context, where, undefined, bytes), responses };
     });
     void started.outcome.then((outcome) => {
       this.release(record);

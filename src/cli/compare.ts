@@ -17,6 +17,7 @@ import { tableOf } from '../compare/table.ts';
 import { differencesFrom, readTranscript, transcriptOf } from '../compare/transcript.ts';
 import { filledIn, type PlayedAsk, valueFor } from '../compare/user.ts';
 import { PlayWire } from '../compare/wire.ts';
+import { onSignals } from '../doors/http/shutdown.ts';
 import { argumentsBy } from './arguments.ts';
 import { failureText } from './failure.ts';
 import { readText, whole } from './values.ts';
@@ -215,9 +216,7 @@ async function serveUi(
   });
   const server = await serveLive(live, whole('port', values.port ?? '0', 0, 65_535));
   process.stdout.write(`open ${server.url}/\n`);
-  await new Promise<void>((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => resolve());
-  });
+  await new Promise<void>((resolve) => onSignals(async () => resolve()));
   await server.close();
   await live.close();
   return 0;

@@ -93,38 +93,31 @@ export async function serveHost(
   const { port: bound } = server.address() as AddressInfo;
   warnIfOpen(host, options, forwarding !== undefined, authenticate === undefined);
   asking?.pairing?.start();
-  const { leave, close } = handler;
-  const release = async (): Promise<void> => {
-    await handler.release();
-    // What the module keeps open, such as a pool of its own, must not keep the process.
-    setTimeout(() => process.exit(), LAST).unref();
-  };
-  closeOnSignals(server, { leave, close, release }, { linger: serving.linger, sockets });
-  onFirstSignal(async () => {
+  const { close } = handler;
+  /** Reports on stderr what a process that got a signal waits for. */
+  const leave = async (linger?: number): Promise<void> => {
+    const left = handler.leave(linger);
+    // The second time it waits for what came in meanwhile.
+    if (linger === undefined) return left;
     const connections = await new Promise<number>((resolve) =>
       server.getConnections((error, count) => resolve(error === null ? count : 0)),
     );
     const idle = Math.max(0, connections - requests.size);
     const has = requests.size === 1 ? 'has' : 'have';
     const drain = seconds(options.limits?.drain ?? LIMITS.drain);
-    return `${counted(requests.size, 'open request')} ${has} ${drain}, ${counted(idle, 'idle connection')} ${seconds(serving.idleTime + 1_000)}`;
-  });
+    process.stderr.write(
+      `mcp-await: closing: ${counted(requests.size, 'open request')} ${has} ${drain}, ${counted(idle, 'idle connection')} ${seconds(serving.idleTime + 1_000)}; a third Ctrl-C ends it at once\n`,
+    );
+    return left;
+  };
+  const release = async (): Promise<void> => {
+    await handler.release();
+    // What the module keeps open, such as a pool of its own, must not keep the process.
+    setTimeout(() => process.exit(), LAST).unref();
+  };
+  closeOnSignals(server, { leave, close, release }, { linger: serving.linger, sockets });
   // Last: who reads this may send a signal at once.
   process.stdout.write(`listening on http://${host.includes(':') ? `[${host}]` : host}:${bound}${PATH}\n`);
-}
-
-/** Reports on stderr what a process that got a signal waits for. */
-function onFirstSignal(waitsFor: () => Promise<string>): void {
-  let isTold = false;
-  const tell = (): void => {
-    if (isTold) return;
-    isTold = true;
-    void waitsFor().then((what) =>
-      process.stderr.write(`mcp-await: closing: ${what}; a third Ctrl-C ends it at once\n`),
-    );
-  };
-  process.once('SIGINT', tell);
-  process.once('SIGTERM', tell);
 }
 
 function counted(count: number, what: string): string {

@@ -17,9 +17,14 @@ export async function cleanUp(): Promise<void> {
   for (const one of cleanUps.splice(0).reverse()) await one();
 }
 
-export async function serveTwo(build: () => McpServer, more: AwaitOptions = {}): Promise<[Served, Served]> {
+/** @param other the second one's version of the server */
+export async function serveTwo(
+  build: () => McpServer,
+  more: AwaitOptions = {},
+  other = build,
+): Promise<[Served, Served]> {
   const url = SQLITE.url();
-  const serve = async (): Promise<Served> => {
+  const serve = async (build: () => McpServer): Promise<Served> => {
     const store = await openStore(url);
     const served = await serveHere(build, {
       tasks: 'optional',
@@ -31,7 +36,7 @@ export async function serveTwo(build: () => McpServer, more: AwaitOptions = {}):
     cleanUps.push(() => served.close());
     return served;
   };
-  return [await serve(), await serve()];
+  return [await serve(build), await serve(other)];
 }
 
 /** Ann's client. */

@@ -130,6 +130,35 @@ describe('a tool that changed while its call was suspended', () => {
   });
 });
 
+describe('a process that has not the tool', () => {
+  const asks: Tool = async ({ elicit, step }) => {
+    await step('pay', () => {});
+    return (await elicit('sure?')).content;
+  };
+  const lacks: Tool = async () => {
+    throw Object.assign(new Error('no such tool'), { code: -32602 });
+  };
+
+  it.each([
+    ['in a store', { store: new MemoryStore() }],
+    ['in its token', { carry: true }],
+  ])('refuses the request that brings a call back, which goes on elsewhere: %s', async (_, options) => {
+    const [old, fresh] = [workbench(lacks, options), workbench(asks, options)];
+    const first = suspended(await start(fresh.engine));
+    const again = (process: typeof old) =>
+      process.engine.resume(first.token, BINDING, answers(first), requestContextOf());
+    for (const refusal of [await again(old), await again(old)])
+      expect(errorOf(refusal)).toMatchObject({ code: -32602, message: 'Error: no such tool' });
+    expect(old.counts.released).toBe(2);
+    expect(resultOf(await again(workbench(asks, options)))).toEqual({ a: 're: sure?' });
+  });
+
+  it('ends a call that failed before it asked anything', async () => {
+    const { engine } = workbench(lacks, { store: new MemoryStore() });
+    expect(errorOf(await start(engine)).code).toBe(-32602);
+  });
+});
+
 describe('a question that reads otherwise on each run', () => {
   let clock = 0;
   const dated: Tool = async ({ elicit }) => {

@@ -40,6 +40,14 @@ async function upgraded(before: Tool, after: Tool, asks: number) {
   return { store, other, id, asks: seen.asks };
 }
 
+it('ends with the error of a version that has not its tool: nobody brings it back', async () => {
+  const lacks: Tool = () => Promise.reject(new Error('no such tool'));
+  const { other, id } = await upgraded(asksFor('github'), lacks, 1);
+  expect((await viewed(other, id, isOver)).response).toMatchObject({
+    error: { message: 'Error: no such tool' },
+  });
+});
+
 describe('an ask that the next version never makes', () => {
   it('is taken back, and the others keep their keys', async () => {
     const { other, id, asks } = await upgraded(

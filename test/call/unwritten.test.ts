@@ -21,11 +21,8 @@ it.each([
       ...journal,
       decide: (...args: Parameters<typeof decide>) => silent.then(() => decide(...args)),
     };
-    return new RunJournal(slow, {
-      call: { id: `${nth}`, ...defined({ principal: principalOf(nth) }) },
-      clock: systemClock,
-      most: 1_000_000,
-    });
+    const call = { id: `${nth}`, ...defined({ principal: principalOf(nth) }) };
+    return new RunJournal(slow, call, { clock: systemClock, limits: { journalBytes: 1_000_000 } });
   });
   let direct = 0;
   const message = { method: 'notifications/message', params: { data: 'x'.repeat(1_000_000) } };

@@ -25,7 +25,12 @@ export interface ClusterOptions {
   ) => Pick<EngineParts, 'route' | 'outlasts' | 'time'>;
   /** What its client declares. */
   readonly declares?: JsonObject;
+  /** Until when the first process is of a version that has not the tool, in milliseconds. */
+  readonly lacksUntil?: number;
 }
+
+/** What such a process says. */
+export const LACKING = { code: -32602, message: 'Tool not found' };
 
 export const LEASE = 1_000;
 export const BINDING: Binding = { revision: 'simulated', method: 'tools/call', target: 'tool', args: 'none' };
@@ -259,6 +264,10 @@ export class Cluster {
       call: (frame: Frame) => {
         // One that was opened for a request may run a call that outlasts it.
         const callId = frame.call.id;
+        if (life.name === 'p0' && this.#world.time < (this.#options.lacksUntil ?? 0)) {
+          frame.finish({ error: LACKING });
+          return;
+        }
         runPlan(this.#options.plan, frame, {
           wait,
           begin: (path, key) => {

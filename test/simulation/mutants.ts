@@ -172,6 +172,19 @@ export const MUTANTS: readonly Mutant[] = [
     page: true,
   },
   {
+    name: 'a process that has not the tool ends the call',
+    file: 'src/call/frame/recording.ts',
+    from: 'return !this.#isReached &&',
+    to: 'return this.#isReached &&',
+  },
+  {
+    name: 'a process that has not the tool ends the call that its person answered',
+    file: 'src/call/frame/recording.ts',
+    from: 'return !this.#isReached &&',
+    to: 'return this.#isReached &&',
+    page: true,
+  },
+  {
     name: 'an answer is taken in that nobody gave',
     file: 'src/ask/asked.ts',
     from: 'let outcome = isShared ? (await calls.answerTo(call.id, key))?.response : undefined;',

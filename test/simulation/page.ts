@@ -15,7 +15,7 @@ import { answerName, stoppedName } from '../../src/checkpoint/page-records.ts';
 import { CHECK, Cluster, LEASE } from './cluster.ts';
 import { answerTo, expected, has, isDeterministic, racesTimers } from './plan.ts';
 import { SimulatedRelay } from './relay.ts';
-import { CALM, END, isTransient, type Report, type Scenario, scenarios, strike } from './scenario.ts';
+import { CALM, END, isTransient, lackOf, type Report, type Scenario, scenarios, strike } from './scenario.ts';
 import { SimulatedStore } from './store.ts';
 import { type Life, World } from './world.ts';
 
@@ -337,6 +337,8 @@ export async function playPage(scenario: PageScenario): Promise<Report> {
     frames,
     relayed: weather !== undefined,
     page: page.parts,
+    // The first outcome of a key is that of all its requests.
+    ...(!scenario.page.named && lackOf(scenario)),
     declares: {
       ...((scenario.page.urls || scenario.page.forms) && {
         elicitation: { ...(scenario.page.urls && { url: {} }), ...(scenario.page.forms && { form: {} }) },

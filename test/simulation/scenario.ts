@@ -4,10 +4,10 @@
  */
 import fc from 'fast-check';
 import { canonical, isObject, type JsonObject } from '../../src/base/values.ts';
-import type { OpenAsk } from '../../src/call/journal/entries.ts';
+import type { OpenAsk, Response } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
-import { Cluster, type Moment } from './cluster.ts';
-import { answerTo, expected, isDeterministic, type Plan, plans, racesTimers } from './plan.ts';
+import { Cluster, type ClusterOptions, LACKING, type Moment } from './cluster.ts';
+import { answerTo, expected, has, isDeterministic, type Plan, plans, racesTimers } from './plan.ts';
 import { SimulatedRelay, type Weather } from './relay.ts';
 import { type Outage, SimulatedStore } from './store.ts';
 import { World } from './world.ts';
@@ -36,6 +36,8 @@ export interface Scenario {
   readonly outages: readonly Outage[];
   /** How slow the store is: 0 answers at once. */
   readonly pace: number;
+  /** Whether a process has not the tool until the end of a deploy. */
+  readonly lacks?: boolean;
   readonly client: {
     /** Probabilities: of a second POST beside the first, and of one with other answers. */
     readonly twice: number;
@@ -85,26 +87,28 @@ const outages: fc.Arbitrary<Outage> = fc
   })
   .map(({ from, lasts, mode }) => ({ from, to: from + lasts, mode }));
 
-export const scenarios: fc.Arbitrary<Scenario> = fc.record({
-  seed: fc.nat(),
-  plan: plans,
-  carry: fc.boolean(),
-  frames: fc.constantFrom(0, 100),
-  skews: fc.array(fc.constantFrom(0, 0, -60_000, 60_000), { minLength: 2, maxLength: 3 }),
-  weather: fc.option(fc.record({ loss: often, twice: often, delay: fc.constantFrom(1, 10, 200) }), {
-    nil: undefined,
-  }),
-  faults: fc.oneof(fc.constant([]), fc.array(faults, { maxLength: 6 })),
-  outages: fc.oneof(fc.constant([]), fc.array(outages, { maxLength: 2 })),
-  pace: fc.constantFrom(1, 1, 0),
-  client: fc.record({
-    twice: often,
-    lies: fc.constantFrom(0, 0, 0.5, 1),
-    bad: often,
-    unable: fc.constantFrom(0, 0, 0.2),
-    patience: fc.constantFrom(400, 2_000, 3_000),
-  }),
-});
+export const scenarios: fc.Arbitrary<Scenario> = fc
+  .record({
+    seed: fc.nat(),
+    plan: plans,
+    carry: fc.boolean(),
+    frames: fc.constantFrom(0, 100),
+    skews: fc.array(fc.constantFrom(0, 0, -60_000, 60_000), { minLength: 2, maxLength: 3 }),
+    weather: fc.option(fc.record({ loss: often, twice: often, delay: fc.constantFrom(1, 10, 200) }), {
+      nil: undefined,
+    }),
+    faults: fc.oneof(fc.constant([]), fc.array(faults, { maxLength: 6 })),
+    outages: fc.oneof(fc.constant([]), fc.array(outages, { maxLength: 2 })),
+    pace: fc.constantFrom(1, 1, 0),
+    client: fc.record({
+      twice: often,
+      lies: fc.constantFrom(0, 0, 0.5, 1),
+      bad: often,
+      unable: fc.constantFrom(0, 0, 0.2),
+      patience: fc.constantFrom(400, 2_000, 3_000),
+    }),
+  })
+  .map((scenario) => ({ ...scenario, lacks: scenario.seed % 4 === 3 }));
 
 export interface Report {
   readonly violations: readonly string[];
@@ -118,7 +122,13 @@ export async function play(scenario: Scenario): Promise<Report> {
   const store = new SimulatedStore(world, scenario.outages, scenario.pace);
   const relay = new SimulatedRelay(world, scenario.weather ?? { loss: 0, twice: 0, delay: 1 });
   const { plan, carry, frames, weather } = scenario;
-  const cluster = new Cluster(world, store, relay, { plan, carry, frames, relayed: weather !== undefined });
+  const cluster = new Cluster(world, store, relay, {
+    plan,
+    carry,
+    frames,
+    relayed: weather !== undefined,
+    ...lackOf(scenario),
+  });
   for (const skew of scenario.skews) cluster.add(skew);
   for (const fault of scenario.faults) {
     if (fault.kind === 'then') cluster.strikeThen(fault);
@@ -142,6 +152,11 @@ export async function play(scenario: Scenario): Promise<Report> {
     await replay(world, store, scenario, last, cluster.visited);
   const repeated = [...cluster.effects.values()].filter((attempts) => attempts.length > 1).length;
   return { violations: world.violations, repeated, time: world.time };
+}
+
+/** A tool that throws a URL has recorded nothing by which its call could be known. */
+export function lackOf({ lacks = false, plan }: Scenario): Pick<ClusterOptions, 'lacksUntil'> {
+  return lacks && !has(plan, 'url') ? { lacksUntil: CALM } : {};
 }
 
 /** A live result equals a replayed one: the last turn again, from what the journal has before its outcome. */
@@ -332,8 +347,15 @@ export function isTransient(outcome: Outcome): boolean {
   if (outcome.kind !== 'responded') return false;
   // Its client could not be asked, and says later that it can.
   if ('error' in outcome.response && outcome.response.error.code === -32021) return true;
+  // A process that has it gets the request next.
+  if (isLack(outcome.response)) return true;
   if (outcome.failure === undefined) return false;
   return ['store', 'busy', 'fenced', 'closed'].includes(outcome.failure);
+}
+
+/** Whether a process says that it has not the tool. */
+function isLack(response: Response): boolean {
+  return 'error' in response && response.error.message === LACKING.message;
 }
 
 function isRefusal(outcome: Outcome): boolean {

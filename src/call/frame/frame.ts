@@ -307,7 +307,8 @@ export class Frame {
         left,
       });
     }
-    this.#end({ kind: 'finished', response });
+    const isUnreached = this.call.outlasted === undefined && this.#recording.isUnreached;
+    this.#end({ kind: 'finished', response, isUnreached });
     for (const attempt of this.#fresh) {
       if (attempt.kind === 'step' && isOnce(attempt.path)) this.#runner.start(attempt);
     }
@@ -521,26 +522,21 @@ export class Frame {
   #giveUp(turn: Turn, given: readonly StepAttempt[]): boolean {
     const mayDetach = this.#isLastTurn(turn);
     // Its client gives up after ten rounds, so a call is not shed in its last ones: they are left for asks.
-    if (turn.live || !turn.sheds || (!mayDetach && this.#core.turns + 1 >= CLIENT_ROUNDS)) {
-      for (const step of given) {
-        this.#fresh.delete(step);
-        if (!turn.live) this.#recording.addDone({ kind: 'step', path: step.path, outcome: {} });
-        step.settle({});
-      }
-      return false;
-    }
+    const isKept = turn.live || !turn.sheds || (!mayDetach && this.#core.turns + 1 >= CLIENT_ROUNDS);
     // A running step ends first, and calls this again.
-    if (this.#runner.isBusy) return true;
+    if (!isKept && this.#runner.isBusy) return true;
     // The call continues as a task instead, so nothing is given up.
-    if (mayDetach) this.detach();
-    else {
-      for (const step of given) {
-        this.#fresh.delete(step);
-        this.#recording.addDone({ kind: 'step', path: step.path, outcome: {} });
-      }
-      this.#suspend(true);
+    if (!isKept && mayDetach) {
+      this.detach();
+      return true;
     }
-    return true;
+    for (const step of given) {
+      this.#fresh.delete(step);
+      if (!turn.live) this.#recording.addDone({ kind: 'step', path: step.path, outcome: {} });
+      if (isKept) step.settle({});
+    }
+    if (!isKept) this.#suspend(true);
+    return !isKept;
   }
 
   /** Whether the call continues as a task instead of ending this turn without an outcome. */

@@ -62,6 +62,8 @@ export class Recording {
   readonly #places = new Map<string, number>();
   /** Asks that the tool has made, by class and words. */
   readonly #made = new Map<string, number>();
+  /** Whether the tool has attempted anything. */
+  #isReached = false;
   /** The memory of what was cleared. */
   #cleared = 0;
 
@@ -121,6 +123,11 @@ export class Recording {
     );
   }
 
+  /** Whether there is something for the tool to attempt, and it has attempted nothing at all. */
+  get isUnreached(): boolean {
+    return !this.#isReached && (this.head() !== undefined || this.#unclaimed.length > 0);
+  }
+
   /** Whether some attempt waits for its turn in the recorded order. */
   get awaited(): boolean {
     return this.#all.some(({ attempt }) => attempt !== undefined);
@@ -172,6 +179,7 @@ export class Recording {
 
   /** Counts an ask that the tool makes. @returns how many it has made in these very words */
   made({ class: group, digest }: Question): number {
+    this.#isReached = true;
     const words = wordsOf(group, digest);
     const nth = (this.#made.get(words) ?? 0) + 1;
     this.#made.set(words, nth);
@@ -198,6 +206,7 @@ export class Recording {
 
   /** Gives an attempt the completion or the open ask that is its own beyond doubt. */
   claimExactly(attempt: Attempt): 'recorded' | OpenAsk | undefined {
+    this.#isReached = true;
     return attempt.kind === 'step' ? this.#claimStep(attempt) : this.#claimAsk(attempt);
   }
 

@@ -83,7 +83,8 @@ export interface Detach {
 }
 
 export type Ending =
-  | { readonly kind: 'finished'; readonly response: Response }
+  /** `isUnreached`: the tool attempted nothing, although something is recorded for it. */
+  | { readonly kind: 'finished'; readonly response: Response; readonly isUnreached: boolean }
   /** `isShed`: the call was given up, so it is not parked here. */
   | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint; readonly isShed?: true }
   | { readonly kind: 'refused'; readonly required: JsonObject; readonly method: string }

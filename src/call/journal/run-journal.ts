@@ -32,11 +32,10 @@ const unwritten = new Quota<QueuedNotification>({
   caller: MOST_UNWRITTEN / 2,
 });
 
-export interface RunJournalOptions {
-  readonly call: Pick<CallRecord, 'id' | 'principal'>;
+interface RunJournalParts {
   readonly clock: Clock;
-  /** Most bytes of the folded journal of a task, as JSON. */
-  readonly most: number;
+  /** `journalBytes`: most bytes of the folded journal of a task, as JSON. */
+  readonly limits: { readonly journalBytes: number };
 }
 
 /** @throws AwaitError `limit` for a folded journal of more than `most` bytes, as JSON */
@@ -83,7 +82,8 @@ export abstract class JournalOver implements OpenJournal {
 }
 
 export class RunJournal extends JournalOver {
-  readonly #options: RunJournalOptions;
+  readonly #call: Pick<CallRecord, 'id' | 'principal'>;
+  readonly #parts: RunJournalParts;
   #bytes: number | undefined;
   /** Notifications that wait for their entry. */
   readonly #waiting: QueuedNotification[] = [];
@@ -92,9 +92,10 @@ export class RunJournal extends JournalOver {
   #wroteAt = -Infinity;
   #timer: Timer | undefined;
 
-  constructor(journal: OpenJournal, options: RunJournalOptions) {
+  constructor(journal: OpenJournal, call: Pick<CallRecord, 'id' | 'principal'>, parts: RunJournalParts) {
     super(journal);
-    this.#options = options;
+    this.#call = call;
+    this.#parts = parts;
   }
 
   begin(): Promise<void> | undefined {
@@ -124,7 +125,7 @@ export class RunJournal extends JournalOver {
       const bytes = entry !== undefined && GROWING.has(entry.type) ? JSON.stringify(entry).length : 0;
       this.#bytes += bytes - counted;
       counted = bytes;
-      if (bytes > 0) checkSize(this.#options.call.id, this.#bytes, this.#options.most);
+      if (bytes > 0) checkSize(this.#call.id, this.#bytes, this.#parts.limits.journalBytes);
       return entry;
     };
     return this.journal.decide(measured, onWritten);
@@ -136,7 +137,7 @@ export class RunJournal extends JournalOver {
    */
   notify(message: JsonObject, direct: (message: JsonObject) => void): void {
     const memory = this.#notified < MOST_NOTIFIED ? memoryOf(message) : Infinity;
-    const quotaKey = { principal: this.#options.call.principal };
+    const quotaKey = { principal: this.#call.principal };
     if (!unwritten.has(quotaKey, memory)) {
       direct(message);
       return;
@@ -146,7 +147,7 @@ export class RunJournal extends JournalOver {
     unwritten.hold(queued, quotaKey, memory);
     this.#waiting.push(queued);
     this.#bytesWaiting += memory;
-    const { clock } = this.#options;
+    const { clock } = this.#parts;
     const wait = Math.max(this.#wroteAt + GAP - clock.elapsed(), 0);
     const flush = (): void => this.#flush(() => undefined);
     if (this.#bytesWaiting > MOST_WAITING) flush();
@@ -173,7 +174,7 @@ export class RunJournal extends JournalOver {
       pass();
       over();
     } else {
-      this.#wroteAt = this.#options.clock.elapsed();
+      this.#wroteAt = this.#parts.clock.elapsed();
       this.journal
         .append({ type: 'notified', messages: waiting.map(({ message }) => message) })
         // What ended the call reports it; one whose caller has no room goes on, and its reply is held back.

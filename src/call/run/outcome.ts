@@ -14,7 +14,10 @@ export interface OpenAskOutcome {
 export interface Responded {
   readonly kind: 'responded';
   readonly response: Response;
-  /** The engine's failure, if the response is the engine's own error; its text never reaches a client. */
+  /**
+   * The engine's failure, if the response is the engine's own error; its text never reaches a client. Or why a response
+   * is that of its request alone.
+   */
   readonly failure?: AwaitErrorCode;
   /** Whether it is the last entry of the call's log. */
   readonly isLogged?: true;

@@ -38,7 +38,7 @@ export class Ownership {
 
   /** Shows others that a turn is being run, also while a step runs beside its asks. A short turn writes nothing. */
   beat(run: Run): void {
-    const { store, clock, limits, log } = this.#parts;
+    const { store, clock, limits } = this.#parts;
     if (store === undefined || run.heartbeat !== undefined) return;
     let count = 0;
     run.heartbeat = every(clock, limits.lease / 3, () => {
@@ -57,9 +57,9 @@ export class Ownership {
         void this.#reclaim(run);
         return;
       }
-      run.journal.beat(`${run.journal.position}.${count}`).catch((error: unknown) => {
-        log('warn', 'a heartbeat could not be written', { call: run.call.id, error: String(error) });
-      });
+      run.journal
+        .beat(`${run.journal.position}.${count}`)
+        .catch(this.#failed(run, 'a heartbeat could not be written'));
     });
   }
 
@@ -123,10 +123,7 @@ export class Ownership {
       if (next?.type === 'cancelled') this.#stop(run, next.isErased);
       else if (next?.type === 'claimed' && next.by !== this.#id) stopHeartbeat(run);
     } catch (error) {
-      this.#parts.log('warn', 'a journal could not be looked at', {
-        call: run.call.id,
-        error: String(error),
-      });
+      this.#failed(run, 'a journal could not be looked at')(error);
     }
   }
 
@@ -155,7 +152,7 @@ export class Ownership {
   async #lookAtParked(key: string): Promise<void> {
     const run = this.#runs.parked.get(key);
     if (run === undefined) return;
-    const { state, call } = run;
+    const { state } = run;
     try {
       const next = await this.#next(run);
       // Meanwhile a request may have entered it here.
@@ -163,8 +160,7 @@ export class Ownership {
       this.#runs.parked.take(key);
       this.#runs.drop(run);
     } catch (error) {
-      const detail = { call: call.id, error: String(error) };
-      this.#parts.log('debug', 'the journal of a parked call could not be read', detail);
+      this.#failed(run, 'the journal of a parked call could not be read', 'debug')(error);
     }
   }
 
@@ -212,10 +208,7 @@ export class Ownership {
       if (run.frame.over || this.#runs.isClosed) this.#runs.drop(run);
       else this.#runs.park(key, run, waiting);
     } catch (error) {
-      this.#parts.log('warn', 'a turn could not be abandoned when its client disconnected', {
-        call: run.call.id,
-        error: String(error),
-      });
+      this.#failed(run, 'a turn could not be abandoned when its client disconnected')(error);
       this.#runs.drop(run);
     }
   }
@@ -225,23 +218,25 @@ export class Ownership {
    * Resolves once the call is theirs.
    */
   abandon(run: Run): Promise<void> {
-    const { id } = run.call;
     run.frame.leave();
-    const settle = this.#runs.unsettle(id);
+    const settle = this.#runs.unsettle(run.call.id);
     // Running steps end and are recorded; then another process may continue.
     const abandoned = run.frame
       .settled()
       .then(() => run.journal.append({ type: 'left' }))
       .then(() => run.journal.beat(LEFT_SIGN))
-      .catch((error: unknown) => {
-        this.#parts.log('warn', 'a call could not be abandoned', { call: id, error: String(error) });
-      })
+      .catch(this.#failed(run, 'a call could not be abandoned'))
       .then(() => {
         settle();
         this.#runs.drop(run);
       });
     this.#runs.abandon(run, abandoned);
     return abandoned;
+  }
+
+  /** Logs why something of a call failed. */
+  #failed({ call }: Run, what: string, level: 'debug' | 'warn' = 'warn'): (error: unknown) => void {
+    return (error) => this.#parts.log(level, what, { call: call.id, error: String(error) });
   }
 }
 

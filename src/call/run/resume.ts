@@ -7,9 +7,7 @@ import { AwaitError, badToken, defined, hasCode, memoryOf, sleep } from '../../b
 import { type Answered, sortAnswers } from '../ask/answer.ts';
 import { missingCapability } from '../ask/capability.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
-import { Frame } from '../frame/frame.ts';
 import { authorsKeyOf, nextKey } from '../frame/place.ts';
-import { pastOf } from '../frame/turn.ts';
 import { addDrawn, type DrawnValues } from '../journal/drawn.ts';
 import {
   type CallRecord,
@@ -34,9 +32,10 @@ import {
   type EngineParts,
   type Interrupted,
   keyOf,
-  newRun,
   type Resume,
   type Run,
+  runIn,
+  tookOver,
 } from './run.ts';
 import type { Rooms, Turns } from './turns.ts';
 import { refused, wireError } from './wire-error.ts';
@@ -275,10 +274,7 @@ export class Resumption {
     }
     request.active.owns = true;
     await journal.append(claim);
-    if (found.claimed) {
-      this.#parts.count('takenOver');
-      this.#parts.log('info', 'took over a call whose process was silent', { call: checkpoint.call.id });
-    }
+    if (found.claimed) tookOver(this.#parts, checkpoint.call);
     const since = found.claimed ? found.since : [...found.since, ...sorted.accepted];
     const fresh = found.claimed ? 0 : sorted.accepted.length;
     const { drawn } = found;
@@ -317,22 +313,16 @@ export class Resumption {
     this.#runs.heap.leave(checkpoint);
     const { context } = request;
     const home = await (context.home?.() ?? this.#parts.openInstance(call, context));
-    const how = { isKept: context.home !== undefined, isAgain: true };
-    const instance = this.#parts.route?.(home, call, context, how) ?? home;
-    const own = new RunJournal(journal, {
-      call,
-      clock: this.#parts.clock,
-      most: this.#parts.limits.journalBytes,
-    });
-    const frame = new Frame(call, own, this.#parts.frame, { ...from, fresh, ...pastOf(call) });
     const { binding } = request;
-    const held = { by: context.goesOn === true ? 'journal' : 'request' } as const;
-    const isLogged = context.isLogged === true;
-    return this.#enter(
-      newRun({ call, binding, frame, instance, journal: own, held, isLogged }),
-      request,
-      true,
-    );
+    const own = new RunJournal(journal, call, this.#parts);
+    const made = {
+      call,
+      binding,
+      journal: own,
+      held: { by: context.goesOn === true ? 'journal' : 'request' },
+    } as const;
+    const where = { home, isKept: context.home !== undefined };
+    return this.#enter(runIn(this.#parts, made, context, where, { ...from, fresh }), request, true);
   }
 
   /** Its last turn ended without an outcome; the same client is back. */

@@ -3,8 +3,8 @@
 import type { QuotaKey } from '../../base/quota.ts';
 import { AwaitError, type Clock, type JsonObject, memoryOf, type Repeating } from '../../base/values.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
-import type { Frame } from '../frame/frame.ts';
-import type { FrameOptions } from '../frame/turn.ts';
+import { Frame } from '../frame/frame.ts';
+import { type FrameOptions, pastOf, type ReplayFrom } from '../frame/turn.ts';
 import type {
   CallRecord,
   Checkpoint,
@@ -199,6 +199,31 @@ export function newRun(
   bytes: number = memoryOf(made.call.params),
 ): Run {
   return { ...made, bytes, state: { at: 'new' }, asked: [] };
+}
+
+/**
+ * A run in `home`, or in what outlasts its request.
+ * @param isKept whether other calls use `home` too
+ * @param from where a replay begins
+ */
+export function runIn(
+  { frame: options, route }: EngineParts,
+  made: Pick<Run, 'call' | 'binding' | 'journal' | 'held'>,
+  context: RequestContext,
+  { home, isKept }: { readonly home: Instance; readonly isKept: boolean },
+  from?: ReplayFrom,
+  bytes?: number,
+): Run {
+  const { call, journal } = made;
+  const instance = route?.(home, call, context, { isKept, isAgain: from !== undefined }) ?? home;
+  const frame = new Frame(call, journal, options, from && { ...from, ...pastOf(call) });
+  return newRun({ ...made, frame, instance, isLogged: context.isLogged === true }, bytes);
+}
+
+/** Its owner was silent for a lease. */
+export function tookOver({ count, log }: EngineParts, { id: call }: CallRecord): void {
+  count('takenOver');
+  log('info', 'took over a call whose process was silent', { call });
 }
 
 export function stopHeartbeat(run: Run): void {

@@ -5,8 +5,6 @@
 import type { QuotaKey } from '../../base/quota.ts';
 import { badToken, memoryOf, sleep } from '../../base/values.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
-import { Frame } from '../frame/frame.ts';
-import { pastOf } from '../frame/turn.ts';
 import type { CallRecord, Entry } from '../journal/entries.ts';
 import type { Folding } from '../journal/fold.ts';
 import { follow, wholeOf } from '../journal/follow.ts';
@@ -19,7 +17,7 @@ import { OUTSIDE } from './outside.ts';
 import { replayRefused } from './refusal.ts';
 import type { Runs } from './registry.ts';
 import type { Instance, RequestContext } from './request-context.ts';
-import { type EngineParts, newRun, type Run } from './run.ts';
+import { type EngineParts, isTask, type Run, runIn, tookOver } from './run.ts';
 import type { Rooms } from './turns.ts';
 import { wireError } from './wire-error.ts';
 
@@ -134,33 +132,28 @@ export class TakeOver {
 
   /** @returns undefined when another process has the turn */
   async #claim(
-    { callId, context, take, seen }: TakesOver,
+    { context, take, seen }: TakesOver,
     store: CallStore,
     call: CallRecord,
     known: Folding,
   ): Promise<Ready | undefined> {
-    const { limits, frame: frameOptions, replay, count } = this.#parts;
     const { completions, sent } = known;
-    const options = { call, clock: this.#parts.clock, most: limits.journalBytes };
-    const journal = new RunJournal(store.open(call, known.at), options);
+    const journal = new RunJournal(store.open(call, known.at), call, this.#parts);
     journal.onReceived = (entry) => {
       known.take(entry);
       seen?.(known.at, entry);
     };
     const response = completions.some(isDeclinedRerun)
       ? declinedResponse(call)
-      : replay(call, completions) === 'never' && {
+      : this.#parts.replay(call, completions) === 'never' && {
           error: wireError(replayRefused({ completions, open: [...known.open.values()] })),
         };
     const claim = { type: 'claimed', answers: [], sent, by: this.#rooms.id } as const;
     if (!(await isAppended(journal, response ? { type: 'ended', response } : claim))) return undefined;
     if (response) return { outcome: { kind: 'responded', response } };
-    count('takenOver');
-    this.#parts.log('info', 'took over a call whose process was silent', { call: callId });
+    tookOver(this.#parts, call);
     const kept = await take?.(call);
     const home = kept ?? (await this.#parts.openInstance(call, context));
-    const how = { isKept: kept !== undefined, isAgain: true };
-    const instance = this.#parts.route?.(home, call, context, how) ?? home;
     const { asked, turn, drawn } = known;
     const from = {
       completions: [...completions],
@@ -169,14 +162,11 @@ export class TakeOver {
       turn,
       fresh: known.fresh,
       ...drawn,
-      ...pastOf(call),
     };
-    const frame = new Frame(call, journal, frameOptions, from);
-    const isTask = known.detached !== undefined;
-    if (isTask) journal.count({ ...frame.fold(), open: from.open });
-    const held = { by: isTask ? 'task' : 'journal' } as const;
-    const isLogged = context.isLogged === true;
-    const run = newRun({ call, binding: bindingOf(call), frame, instance, journal, held, isLogged });
+    const held = { by: known.detached === undefined ? 'journal' : 'task' } as const;
+    const made = { call, binding: bindingOf(call), journal, held };
+    const run = runIn(this.#parts, made, context, { home, isKept: kept !== undefined }, from);
+    if (isTask(run)) journal.count({ ...run.frame.fold(), open: from.open });
     this.#runs.took(run);
     return { run };
   }

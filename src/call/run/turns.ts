@@ -226,7 +226,9 @@ export class Turns {
     const { run, request } = entered;
     switch (ending.kind) {
       case 'finished':
-        return this.#finished(entered, ending.response);
+        return ending.isUnreached
+          ? this.#unreached(entered, ending.response)
+          : this.#finished(entered, ending.response);
       case 'suspended':
         return this.#orInterrupted(run, request, async () => {
           const outcome = ending.isShed
@@ -275,6 +277,24 @@ export class Turns {
     this.#parts.count('replayed');
     run.frame = new Frame(run.call, run.journal, options, before);
     return this.enter(run, context, { begin: true, request });
+  }
+
+  /**
+   * A server that has not the tool, or refuses what the call was begun with, ends the request that brought the call
+   * here, not the call: another version may go on. A call that nobody brings back ends so.
+   */
+  async #unreached(entered: Entered, response: Response): Promise<Outcome> {
+    const { run, context, request } = entered;
+    const isError = 'error' in response || response.result.isError === true;
+    const isBrought = request !== undefined || (!context.live && run.frame.fold().turn > 0);
+    if (!isError || !isBrought || isTask(run) || urlsNeeded(response))
+      return this.#finished(entered, response);
+    this.#parts.log('warn', 'the tool failed before anything that its journal has; the call stays open', {
+      call: run.call.id,
+    });
+    this.#runs.end(run, false);
+    await this.#ownership.abandon(run);
+    return { kind: 'responded', response, failure: 'divergence' };
   }
 
   async #finished(entered: Entered, given: Response): Promise<Outcome> {

@@ -3,7 +3,7 @@
  * On these wires an answer is a result. An error of the client's handler counts as a user who does not answer: an
  * elicitation has a result for that (`cancel`), any other ask ends the round.
  */
-import type { JsonObject } from '../../base/values.ts';
+import { ELICIT, type JsonObject } from '../../base/values.ts';
 import type { AskSender, Asks } from '../asks.ts';
 import type { RequestId, Rpc, RpcAnswer } from '../message.ts';
 import type { InputRequests } from './saved-call.ts';
@@ -76,7 +76,7 @@ export class Round implements AskSender {
     const key = String(id);
     if (!this.#open.delete(key)) return;
     if ('result' in answer) this.#responses.set(key, answer.result);
-    else if (this.#cancels && this.#requests[key]?.method === 'elicitation/create') {
+    else if (this.#cancels && this.#requests[key]?.method === ELICIT) {
       this.#ports.report(new Error(`An elicitation was answered 'cancel': ${answer.error.message}`));
       this.#responses.set(key, { action: 'cancel' });
     } else {
@@ -121,7 +121,6 @@ export class Round implements AskSender {
 
 /** SDK v1 wants an id of every URL it is to open; 2026-07-28 has none. */
 function forClient(method: string, params: JsonObject): JsonObject {
-  const lacksId =
-    method === 'elicitation/create' && params.mode === 'url' && params.elicitationId === undefined;
+  const lacksId = method === ELICIT && params.mode === 'url' && params.elicitationId === undefined;
   return lacksId ? { ...params, elicitationId: crypto.randomUUID() } : params;
 }

@@ -1,0 +1,71 @@
+/** An equal call that reaches a process of another version, which has not its tool: what its person answered stays. */
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { afterEach, expect, it } from 'vitest';
+import * as z from 'zod';
+import { step } from '../../src/index.ts';
+import type { Served } from '../e2e/harness.ts';
+import { linkIn, PAGE, PersonAtPage } from './person.ts';
+import { cleanUp, connected, request, serveTwo } from './two.ts';
+
+const ann = new PersonAtPage();
+const call = { name: 'book', arguments: { room: 'blue' } };
+const requestedSchema = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
+let paid = 0;
+
+afterEach(cleanUp);
+
+function booking(): McpServer {
+  const server = new McpServer({ name: 'booking', version: '2' });
+  server.registerTool('book', { inputSchema: { room: z.string() } }, async ({ room }) => {
+    await step('pay', () => {
+      paid += 1;
+    });
+    const { content } = await server.server.elicitInput({ message: 'Which day?', requestedSchema });
+    return { content: [{ type: 'text', text: `${room} on ${content?.day}` }] };
+  });
+  return server;
+}
+
+const VERSIONS = {
+  'has no such tool': () => {
+    const server = new McpServer({ name: 'booking', version: '1' });
+    server.registerTool('other', {}, () => ({ content: [] }));
+    return server;
+  },
+  'wants another argument': () => {
+    const server = new McpServer({ name: 'booking', version: '1' });
+    const inputSchema = { room: z.string(), floor: z.number() };
+    server.registerTool('book', { inputSchema }, () => ({ content: [] }));
+    return server;
+  },
+};
+
+type Read = (served: Served) => Promise<string>;
+
+const READS: Record<string, () => Promise<Read>> = {
+  '2025-11-25': async () => async (served) => {
+    const client = await connected(served, {}, () => ({ action: 'cancel' }));
+    return JSON.stringify(await client.callTool(call));
+  },
+  '2026-07-28': async () => async (served) => JSON.stringify(await request(served, 'tools/call', call)),
+};
+
+it.each(
+  Object.keys(READS).flatMap((revision) => Object.keys(VERSIONS).map((version) => [revision, version])),
+)('on %s, where the other %s', async (revision, version) => {
+  paid = 0;
+  const [own, other] = await serveTwo(booking, {}, VERSIONS[version as keyof typeof VERSIONS]);
+  const read = await READS[revision]?.();
+  if (read === undefined) throw new Error('no such revision');
+  const link = linkIn(await read(own)).replace(/[\\"].*/, '');
+  expect((await ann.answer(other.url, link, { day: 'Monday' })).status).toBeLessThan(400);
+  for (const _ of [1, 2]) {
+    const refusal = await read(other);
+    expect(refusal).toContain('-32602');
+    expect(refusal).not.toContain('already done');
+  }
+  expect(await ann.read(own.url, PAGE)).not.toContain('Which day?');
+  expect(await read(own)).toContain('blue on Monday');
+  expect(await read(other)).toContain('already done');
+  expect(paid).toBe(1);
+});
