@@ -219,13 +219,10 @@ async function begin(
   inbound: Inbound,
   request: RpcRequest,
 ): Promise<void> {
-  const invalid = (what: string): Response => ({
-    error: invalidParams(what),
-  });
   const { settings } = services;
   const client = clientOf(request.params, settings.revisions);
   if (client === undefined) {
-    await respond(session, request, invalid(NO_CLIENT));
+    await respond(session, request, { error: invalidParams(NO_CLIENT) });
     return;
   }
   if (!(await keepClient(services, session, client))) {
@@ -248,7 +245,7 @@ async function begin(
     await forgetClient(services, session);
     if (!hasCode(error, 'bad-answer')) throw error;
     settings.logger.warn(error.message);
-    await respond(session, request, invalid(NOT_TAKEN));
+    await respond(session, request, { error: invalidParams(NOT_TAKEN) });
   }
 }
 

@@ -26,7 +26,7 @@
  * 10. One instance for each call.
  */
 import { Quota, type Shares } from '../../src/base/quota.ts';
-import { AwaitError, CANCEL, deferred, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, CANCEL, deferred, invalidParams, type JsonObject } from '../../src/base/values.ts';
 import { type Begun, newCallId } from '../../src/call/engine.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
@@ -227,10 +227,7 @@ async function serve(
   /** Of an `initialize`. */
   const said = isFirst ? clientOf(request.params, SPOKEN) : undefined;
   if (isFirst && said === undefined) {
-    return refuse(parts, inbound, owner, request.id, {
-      code: -32602,
-      message: `Invalid params: ${NO_CLIENT}`,
-    });
+    return refuse(parts, inbound, owner, request.id, invalidParams(NO_CLIENT));
   }
   const stream = await parts.listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
   if (stream !== undefined) return serveOn(parts, inbound, channels.of(owner, stream), request, said);

@@ -103,10 +103,9 @@ export async function serveHost(
       server.getConnections((error, count) => resolve(error === null ? count : 0)),
     );
     const idle = Math.max(0, connections - requests.size);
-    const has = requests.size === 1 ? 'has' : 'have';
     const drain = seconds(options.limits?.drain ?? LIMITS.drain);
     process.stderr.write(
-      `mcp-await: closing: ${counted(requests.size, 'open request')} ${has} ${drain}, ${counted(idle, 'idle connection')} ${seconds(serving.idleTime + 1_000)}; a third Ctrl-C ends it at once\n`,
+      `mcp-await: closing: ${counted(requests.size, 'open request')} (${drain}), ${counted(idle, 'idle connection')} (${seconds(serving.idleTime + 1_000)}); a third Ctrl-C ends it at once\n`,
     );
     return left;
   };

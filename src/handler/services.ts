@@ -32,6 +32,7 @@ import { RateLimits } from '../doors/http/rate-limit.ts';
 import { Traffic } from '../doors/http/traffic.ts';
 import { answerCheck } from '../host/answer-check.ts';
 import type { HostFactory } from '../host/host.ts';
+import { isRefusal } from '../host/refusal.ts';
 import { type Outside, refuseOutside } from '../host/router.ts';
 import { CachingValidator, compilingValidator, evaluatingValidator } from '../host/validator.ts';
 import { Retry } from '../log/retry.ts';
@@ -286,6 +287,7 @@ export function createServices(
     tokens: stateTokens(sealer, time),
     carry: settings.state === 'sealed',
     check,
+    isRefusal,
     frame: {
       drift: settings.drift,
       // With nowhere to record a step that ends after the asks went out, they wait for it.

@@ -1,6 +1,6 @@
 /** An equal call that reaches a process of another version, which has not its tool: what its person answered stays. */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { step } from '../../src/index.ts';
 import type { Served } from '../e2e/harness.ts';
@@ -49,6 +49,55 @@ const READS: Record<string, () => Promise<Read>> = {
   },
   '2026-07-28': async () => async (served) => JSON.stringify(await request(served, 'tools/call', call)),
 };
+
+describe('an equal call, where the tool itself fails before its question', () => {
+  it('ends, and is not paid for by what was answered once', async () => {
+    let isFree = true;
+    const build = (): McpServer => {
+      const server = new McpServer({ name: 'booking', version: '1' });
+      server.registerTool('book', { inputSchema: { room: z.string() } }, async () => {
+        if (!isFree) return { content: [{ type: 'text', text: 'Taken' }], isError: true };
+        const { content } = await server.server.elicitInput({ message: 'Which day?', requestedSchema });
+        return { content: [{ type: 'text', text: `booked on ${content?.day}` }] };
+      });
+      return server;
+    };
+    const [one, two] = await serveTwo(build);
+    const read = async (served: Served): Promise<string> =>
+      JSON.stringify(await request(served, 'tools/call', call));
+    const link = linkIn(await read(one)).replace(/[\\"].*/, '');
+    await ann.answer(two.url, link, { day: 'Monday' });
+    isFree = false;
+    expect(await read(two)).toContain('Taken');
+    isFree = true;
+    expect(await read(one)).toMatch(/already done.*Taken/);
+  });
+});
+
+it('makes its log no longer than a hundred entries, where it is refused again and again', async () => {
+  const [own, other] = await serveTwo(booking, {}, VERSIONS['has no such tool']);
+  const read = async (served: Served): Promise<string> =>
+    JSON.stringify(await request(served, 'tools/call', call));
+  const link = linkIn(await read(own)).replace(/[\\"].*/, '');
+  await ann.answer(other.url, link, { day: 'Monday' });
+  let refusals = 0;
+  while (!(await read(other)).includes('already done')) refusals += 1;
+  expect(refusals).toBe(51);
+});
+
+it('is gone on with by the same request, too, where that has a token', async () => {
+  const [own, other] = await serveTwo(booking, {}, VERSIONS['has no such tool']);
+  const forms = { elicitation: { form: {} } };
+  const asked = (await request(own, 'tools/call', call, forms)) as { result: Record<string, unknown> };
+  const { requestState, inputRequests } = asked.result;
+  const answer = { action: 'accept', content: { day: 'Monday' } };
+  const inputResponses = Object.fromEntries(Object.keys(inputRequests as object).map((key) => [key, answer]));
+  const again = async (served: Served): Promise<string> =>
+    JSON.stringify(await request(served, 'tools/call', { ...call, requestState, inputResponses }, forms));
+  expect(await again(other)).toContain('Tool book not found');
+  expect(await again(other)).toContain('Tool book not found');
+  expect(await again(own)).toContain('blue on Monday');
+});
 
 it.each(
   Object.keys(READS).flatMap((revision) => Object.keys(VERSIONS).map((version) => [revision, version])),

@@ -170,6 +170,7 @@ export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench
         ((schema.required as string[] | undefined) ?? []).every((name) => name in (value as object)),
       unfit: () => undefined,
     },
+    isRefusal: (response) => 'error' in response && response.error.code === -32602,
     frame: {
       drift: 'ask',
       askDelay: 5_000,

@@ -153,6 +153,16 @@ describe('a process that has not the tool', () => {
     expect(resultOf(await again(workbench(asks, options)))).toEqual({ a: 're: sure?' });
   });
 
+  it('ends a call whose tool itself fails: that is no refusal', async () => {
+    const store = new MemoryStore();
+    const fails: Tool = () => Promise.reject(new Error('taken'));
+    const first = suspended(await start(workbench(asks, { store }).engine));
+    const again = (tool: Tool) =>
+      workbench(tool, { store }).engine.resume(first.token, BINDING, answers(first), requestContextOf());
+    expect(errorOf(await again(fails)).message).toBe('Error: taken');
+    expect(errorOf(await again(asks)).message).toBe('Error: taken');
+  });
+
   it('ends a call that failed before it asked anything', async () => {
     const { engine } = workbench(lacks, { store: new MemoryStore() });
     expect(errorOf(await start(engine)).code).toBe(-32602);

@@ -1,7 +1,18 @@
 /** Tasks and other live calls that are taken over by another version of their tool. */
 import { describe, expect, it } from 'vitest';
 import { gate } from '../fixtures/gate.ts';
-import { BINDING, beginResumable, listening, MemoryStore, pause, type Tool, until } from './bench.ts';
+import {
+  BINDING,
+  beginResumable,
+  errorOf,
+  listening,
+  MemoryStore,
+  pause,
+  requestContextOf,
+  resultOf,
+  type Tool,
+  until,
+} from './bench.ts';
 import {
   accepted,
   begin,
@@ -46,6 +57,28 @@ it('ends with the error of a version that has not its tool: nobody brings it bac
   expect((await viewed(other, id, isOver)).response).toMatchObject({
     error: { message: 'Error: no such tool' },
   });
+});
+
+it('stays open where a request takes it over at a process that has not its tool', async () => {
+  const store = new MemoryStore(LEASE);
+  const done: string[] = [];
+  const isStuck = gate();
+  const pays: Tool = async ({ step }) => {
+    await step('pay', () => void done.push('pay'));
+    if (done.length === 1) await step('ship', () => isStuck.opened);
+    return 'paid';
+  };
+  const lacks: Tool = () => Promise.reject(Object.assign(new Error('no such tool'), { code: -32602 }));
+  const context = requestContextOf();
+  const owner = processOf(pays, store);
+  const begun = beginResumable(owner.engine, context);
+  await until(() => done.length === 1);
+  owner.die();
+  const goOn = (tool: Tool) => processOf(tool, store).engine.takeUp(begun.callId, BINDING, context).outcome;
+  expect(errorOf(await goOn(lacks)).message).toBe('Error: no such tool');
+  done.push('elsewhere');
+  expect(resultOf(await goOn(pays))).toBe('paid');
+  expect(done).toEqual(['pay', 'elsewhere']);
 });
 
 describe('an ask that the next version never makes', () => {

@@ -182,7 +182,7 @@ describe('Ctrl-C', () => {
     await expect
       .poll(stderr)
       .toMatch(
-        /^mcp-await: closing: 0 open requests have 10 s, \d idle connections? 2 s; a third Ctrl-C ends it at once$/m,
+        /^mcp-await: closing: 0 open requests \(10 s\), \d idle connections? \(2 s\); a third Ctrl-C ends it at once$/m,
       );
     expect(await exit).toEqual([0, null]);
   });

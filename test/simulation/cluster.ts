@@ -3,6 +3,7 @@ import { AwaitError, type Clock, canonical, type JsonObject } from '../../src/ba
 import { Engine, type EngineParts, type NewCall } from '../../src/call/engine.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
 import { idempotencyKey } from '../../src/call/frame/steps.ts';
+import type { Response } from '../../src/call/journal/entries.ts';
 import { limitsOf } from '../../src/call/limits.ts';
 import type { Binding, Instance, Outcome, RequestContext, TokenState } from '../../src/call/ports.ts';
 import { type Plan, runPlan } from './plan.ts';
@@ -30,7 +31,12 @@ export interface ClusterOptions {
 }
 
 /** What such a process says. */
-export const LACKING = { code: -32602, message: 'Tool not found' };
+const LACKING = { code: -32602, message: 'Tool not found' };
+
+/** Whether a process says that it has not the tool. */
+export function isLack(response: Response): boolean {
+  return 'error' in response && response.error.message === LACKING.message;
+}
 
 export const LEASE = 1_000;
 export const BINDING: Binding = { revision: 'simulated', method: 'tools/call', target: 'tool', args: 'none' };
@@ -224,6 +230,7 @@ export class Cluster {
       tokens: TOKENS,
       carry,
       check: CHECK,
+      isRefusal: isLack,
       frame: {
         drift: 'ask',
         askDelay: 600,

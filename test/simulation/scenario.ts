@@ -4,9 +4,9 @@
  */
 import fc from 'fast-check';
 import { canonical, isObject, type JsonObject } from '../../src/base/values.ts';
-import type { OpenAsk, Response } from '../../src/call/journal/entries.ts';
+import type { OpenAsk } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
-import { Cluster, type ClusterOptions, LACKING, type Moment } from './cluster.ts';
+import { Cluster, type ClusterOptions, isLack, type Moment } from './cluster.ts';
 import { answerTo, expected, has, isDeterministic, type Plan, plans, racesTimers } from './plan.ts';
 import { SimulatedRelay, type Weather } from './relay.ts';
 import { type Outage, SimulatedStore } from './store.ts';
@@ -351,11 +351,6 @@ export function isTransient(outcome: Outcome): boolean {
   if (isLack(outcome.response)) return true;
   if (outcome.failure === undefined) return false;
   return ['store', 'busy', 'fenced', 'closed'].includes(outcome.failure);
-}
-
-/** Whether a process says that it has not the tool. */
-function isLack(response: Response): boolean {
-  return 'error' in response && response.error.message === LACKING.message;
 }
 
 function isRefusal(outcome: Outcome): boolean {

@@ -215,6 +215,11 @@ export class Frame {
     return this.#fresh.size > 0 || this.#gate.isHolding || this.#recording.next() !== undefined;
   }
 
+  /** See `Recording`. */
+  get isUnreached(): boolean {
+    return this.#recording.isUnreached;
+  }
+
   /** Whether a step is running. */
   get busy(): boolean {
     return this.#steps.running.length > 0;
@@ -307,8 +312,7 @@ export class Frame {
         left,
       });
     }
-    const isUnreached = this.call.outlasted === undefined && this.#recording.isUnreached;
-    this.#end({ kind: 'finished', response, isUnreached });
+    this.#end({ kind: 'finished', response });
     for (const attempt of this.#fresh) {
       if (attempt.kind === 'step' && isOnce(attempt.path)) this.#runner.start(attempt);
     }

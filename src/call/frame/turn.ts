@@ -83,8 +83,7 @@ export interface Detach {
 }
 
 export type Ending =
-  /** `isUnreached`: the tool attempted nothing, although something is recorded for it. */
-  | { readonly kind: 'finished'; readonly response: Response; readonly isUnreached: boolean }
+  | { readonly kind: 'finished'; readonly response: Response }
   /** `isShed`: the call was given up, so it is not parked here. */
   | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint; readonly isShed?: true }
   | { readonly kind: 'refused'; readonly required: JsonObject; readonly method: string }

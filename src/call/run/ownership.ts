@@ -192,25 +192,14 @@ export class Ownership {
   disconnect(run: Run, request: Resume): void {
     if (run.state.at !== 'turn' || isTask(run) || becomingTask(run) !== undefined) return;
     const key = keyOf(request.state);
-    run.frame.leave();
+    const waiting = interrupted(run, request);
     this.#runs.leaveTurn(run);
     this.#runs.over(key, request.active);
-    const abandoned = this.#abandonTurn(run, key, interrupted(run, request));
-    this.#runs.abandon(run, abandoned);
-    void abandoned.finally(this.#runs.unsettle(key));
-  }
-
-  async #abandonTurn(run: Run, key: string, waiting: Interrupted): Promise<void> {
     run.state = waiting;
-    await run.frame.settled();
-    try {
-      await run.journal.append({ type: 'left' });
+    void this.#giveUp(run, key, () => {
       if (run.frame.over || this.#runs.isClosed) this.#runs.drop(run);
       else this.#runs.park(key, run, waiting);
-    } catch (error) {
-      this.#failed(run, 'a turn could not be abandoned when its client disconnected')(error);
-      this.#runs.drop(run);
-    }
+    });
   }
 
   /**
@@ -218,18 +207,21 @@ export class Ownership {
    * Resolves once the call is theirs.
    */
   abandon(run: Run): Promise<void> {
+    return this.#giveUp(run, run.call.id, () => run.journal.beat(LEFT_SIGN).then(() => this.#runs.drop(run)));
+  }
+
+  /** Running steps end and are recorded; then another process may continue. @param then once that is written */
+  #giveUp(run: Run, key: string, then: () => void | Promise<void>): Promise<void> {
     run.frame.leave();
-    const settle = this.#runs.unsettle(run.call.id);
-    // Running steps end and are recorded; then another process may continue.
     const abandoned = run.frame
       .settled()
       .then(() => run.journal.append({ type: 'left' }))
-      .then(() => run.journal.beat(LEFT_SIGN))
-      .catch(this.#failed(run, 'a call could not be abandoned'))
-      .then(() => {
-        settle();
+      .then(then)
+      .catch((error: unknown) => {
+        this.#failed(run, 'a turn could not be given up')(error);
         this.#runs.drop(run);
-      });
+      })
+      .finally(this.#runs.unsettle(key));
     this.#runs.abandon(run, abandoned);
     return abandoned;
   }

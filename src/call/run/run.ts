@@ -30,6 +30,8 @@ export interface EngineParts {
   /** Whether tokens carry the checkpoint. */
   readonly carry: boolean;
   readonly check: AnswerCheck;
+  /** Whether a response is that of a server which has not what was called, or refuses its arguments. */
+  readonly isRefusal: (response: Response) => boolean;
   readonly frame: FrameOptions;
   readonly limits: Limits;
   /** Lifetime of a call, in milliseconds. */
@@ -220,10 +222,10 @@ export function runIn(
   return newRun({ ...made, frame, instance, isLogged: context.isLogged === true }, bytes);
 }
 
-/** Its owner was silent for a lease. */
+/** Its owner left it, or was silent for a lease. */
 export function tookOver({ count, log }: EngineParts, { id: call }: CallRecord): void {
   count('takenOver');
-  log('info', 'took over a call whose process was silent', { call });
+  log('info', 'took over a call whose process left it, or was silent', { call });
 }
 
 export function stopHeartbeat(run: Run): void {

@@ -80,6 +80,9 @@ const ERASED: Outcome = { kind: 'responded', response: CANCELLED };
 /** How long before its expiry a live call ends, in milliseconds: its response must be in the store by then. */
 export const LAST_WORDS = 1_000;
 
+/** Entries of a turn that is refused again and again, after which its call ends: each refusal writes two. */
+const MOST_REFUSED = 100;
+
 /** Errors after which the call may go on, here or elsewhere. */
 const isPassing = ({ code }: AwaitError): boolean =>
   code === 'store' || code === 'fenced' || code === 'closed';
@@ -226,9 +229,7 @@ export class Turns {
     const { run, request } = entered;
     switch (ending.kind) {
       case 'finished':
-        return ending.isUnreached
-          ? this.#unreached(entered, ending.response)
-          : this.#finished(entered, ending.response);
+        return this.#finished(entered, ending.response);
       case 'suspended':
         return this.#orInterrupted(run, request, async () => {
           const outcome = ending.isShed
@@ -283,14 +284,10 @@ export class Turns {
    * A server that has not the tool, or refuses what the call was begun with, ends the request that brought the call
    * here, not the call: another version may go on. A call that nobody brings back ends so.
    */
-  async #unreached(entered: Entered, response: Response): Promise<Outcome> {
-    const { run, context, request } = entered;
-    const isError = 'error' in response || response.result.isError === true;
-    const isBrought = request !== undefined || (!context.live && run.frame.fold().turn > 0);
-    if (!isError || !isBrought || isTask(run) || urlsNeeded(response))
-      return this.#finished(entered, response);
-    this.#parts.log('warn', 'the tool failed before anything that its journal has; the call stays open', {
-      call: run.call.id,
+  async #leave(run: Run, response: Response): Promise<Outcome> {
+    const { id: call } = run.call;
+    this.#parts.log('warn', 'the server refused to continue a call, which stays open', {
+      call,
     });
     this.#runs.end(run, false);
     await this.#ownership.abandon(run);
@@ -304,6 +301,10 @@ export class Turns {
     if (becoming !== undefined) await becoming.catch(() => {});
     if (run.state.at === 'over') return GONE;
     if (isTask(run)) return this.#finishTask(run, given, context);
+    // What a call that outlasts this request was refused with is this request's alone, too.
+    const isRefused = (run.frame.isUnreached || run.call.outlasted) && this.#parts.isRefusal(given);
+    const from = request?.state.at ?? (context.live ? -Infinity : 0);
+    if (isRefused && run.journal.position - from < MOST_REFUSED) return this.#leave(run, given);
     if (wishOf(run, context)?.always) return this.#finishAsTask({ run, context, request }, given);
     if (request !== undefined && !isWritable(given)) {
       this.#runs.end(run, false);
