@@ -3,7 +3,7 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { step } from '../../src/index.ts';
-import type { Served } from '../e2e/harness.ts';
+import { LogBook, type Served } from '../e2e/harness.ts';
 import { linkIn, PAGE, PersonAtPage } from './person.ts';
 import { cleanUp, connected, request, serveTwo } from './two.ts';
 
@@ -40,15 +40,19 @@ const VERSIONS = {
   },
 };
 
-type Read = (served: Served) => Promise<string>;
+/** A call of 2026-07-28. */
+const read = async (served: Served): Promise<string> =>
+  JSON.stringify(await request(served, 'tools/call', call));
 
-const READS: Record<string, () => Promise<Read>> = {
-  '2025-11-25': async () => async (served) => {
+const READS = {
+  '2025-11-25': async (served: Served) => {
     const client = await connected(served, {}, () => ({ action: 'cancel' }));
     return JSON.stringify(await client.callTool(call));
   },
-  '2026-07-28': async () => async (served) => JSON.stringify(await request(served, 'tools/call', call)),
+  '2026-07-28': read,
 };
+
+const linkOf = async (reply: Promise<string>): Promise<string> => linkIn(await reply).replace(/[\\"].*/, '');
 
 describe('an equal call, where the tool itself fails before its question', () => {
   it('ends, and is not paid for by what was answered once', async () => {
@@ -63,10 +67,7 @@ describe('an equal call, where the tool itself fails before its question', () =>
       return server;
     };
     const [one, two] = await serveTwo(build);
-    const read = async (served: Served): Promise<string> =>
-      JSON.stringify(await request(served, 'tools/call', call));
-    const link = linkIn(await read(one)).replace(/[\\"].*/, '');
-    await ann.answer(two.url, link, { day: 'Monday' });
+    await ann.answer(two.url, await linkOf(read(one)), { day: 'Monday' });
     isFree = false;
     expect(await read(two)).toContain('Taken');
     isFree = true;
@@ -76,10 +77,7 @@ describe('an equal call, where the tool itself fails before its question', () =>
 
 it('makes its log no longer than a hundred entries, where it is refused again and again', async () => {
   const [own, other] = await serveTwo(booking, {}, VERSIONS['has no such tool']);
-  const read = async (served: Served): Promise<string> =>
-    JSON.stringify(await request(served, 'tools/call', call));
-  const link = linkIn(await read(own)).replace(/[\\"].*/, '');
-  await ann.answer(other.url, link, { day: 'Monday' });
+  await ann.answer(other.url, await linkOf(read(own)), { day: 'Monday' });
   let refusals = 0;
   while (!(await read(other)).includes('already done')) refusals += 1;
   expect(refusals).toBe(51);
@@ -99,14 +97,21 @@ it('is gone on with by the same request, too, where that has a token', async () 
   expect(await again(own)).toContain('blue on Monday');
 });
 
+it('is a call like any other where it is refused at first', async () => {
+  const logger = new LogBook();
+  const [, other] = await serveTwo(booking, { logger }, VERSIONS['has no such tool']);
+  expect(await read(other)).toContain('Tool book not found');
+  expect(logger.text).not.toContain('stays open');
+});
+
 it.each(
-  Object.keys(READS).flatMap((revision) => Object.keys(VERSIONS).map((version) => [revision, version])),
-)('on %s, where the other %s', async (revision, version) => {
+  Object.entries(READS).flatMap(([revision, read]) =>
+    Object.entries(VERSIONS).map(([version, build]) => ({ revision, read, version, build })),
+  ),
+)('on $revision, where the other $version', async ({ read, build }) => {
   paid = 0;
-  const [own, other] = await serveTwo(booking, {}, VERSIONS[version as keyof typeof VERSIONS]);
-  const read = await READS[revision]?.();
-  if (read === undefined) throw new Error('no such revision');
-  const link = linkIn(await read(own)).replace(/[\\"].*/, '');
+  const [own, other] = await serveTwo(booking, {}, build);
+  const link = await linkOf(read(own));
   expect((await ann.answer(other.url, link, { day: 'Monday' })).status).toBeLessThan(400);
   for (const _ of [1, 2]) {
     const refusal = await read(other);

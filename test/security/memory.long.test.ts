@@ -6,10 +6,10 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { modernHeaders } from '../e2e/clients.ts';
+import { frame } from './frames.ts';
 import { begin, call, initialize, Peer } from './peer.ts';
 import {
   buffers,
-  frame,
   large,
   lives,
   onWire,

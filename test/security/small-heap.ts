@@ -110,16 +110,6 @@ export function onWire(body: string, named: Readonly<Record<string, string>>): s
   return `POST /mcp HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${body}`;
 }
 
-export function frame(opcode: number, content: Buffer, isLast: boolean, length = content.byteLength): Buffer {
-  const first = (isLast ? 0x80 : 0) | opcode;
-  if (length < 126) return Buffer.concat([Buffer.from([first, 0x80 | length, 0, 0, 0, 0]), content]);
-  const head = Buffer.alloc(14);
-  head[0] = first;
-  head[1] = 0x80 | 127;
-  head.writeBigUInt64BE(BigInt(length), 2);
-  return Buffer.concat([head, content]);
-}
-
 /** Waits until the process has taken what it will, or has broken the connection off. */
 export const written = (socket: Socket, bytes: Buffer): Promise<void> =>
   new Promise((resolve) => {

@@ -16,6 +16,7 @@ import { type NodeRequest, toNodeHandler } from '../../src/node.ts';
 import { mountWebSocket, type WebSocketOptions } from '../../src/websocket.ts';
 import { modernHeaders } from '../e2e/clients.ts';
 import { LogBook, SECRET } from '../e2e/harness.ts';
+import { frame } from './frames.ts';
 
 const ends: (() => unknown)[] = [];
 afterEach(async () => {
@@ -92,17 +93,6 @@ async function open(port: number, headers: Readonly<Record<string, string>> = {}
 }
 
 const isOpen = ({ socket }: Opened): boolean => socket.readyState === socket.OPEN;
-
-/** A masked frame; the mask is zero, so that its content stands as it is. */
-function frame(opcode: number, content: Buffer, isLast: boolean, length = content.byteLength): Buffer {
-  const first = (isLast ? 0x80 : 0) | opcode;
-  if (length < 126) return Buffer.concat([Buffer.from([first, 0x80 | length, 0, 0, 0, 0]), content]);
-  const head = Buffer.alloc(14);
-  head[0] = first;
-  head[1] = 0x80 | 127;
-  head.writeBigUInt64BE(BigInt(length), 2);
-  return Buffer.concat([head, content]);
-}
 
 const modern = (id: number, name = 'large') => ({
   jsonrpc: '2.0',

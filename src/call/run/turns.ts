@@ -281,14 +281,12 @@ export class Turns {
   }
 
   /**
-   * A server that has not the tool, or refuses what the call was begun with, ends the request that brought the call
-   * here, not the call: another version may go on. A call that nobody brings back ends so.
+   * The server here does not have the tool, or does not accept the call's arguments. The client gets its error, and the
+   * call stays open for a process whose version of the server accepts it.
    */
   async #leave(run: Run, response: Response): Promise<Outcome> {
     const { id: call } = run.call;
-    this.#parts.log('warn', 'the server refused to continue a call, which stays open', {
-      call,
-    });
+    this.#parts.log('warn', 'the server refused to continue a call, which stays open', { call });
     this.#runs.end(run, false);
     await this.#ownership.abandon(run);
     return { kind: 'responded', response, failure: 'divergence' };
@@ -301,8 +299,9 @@ export class Turns {
     if (becoming !== undefined) await becoming.catch(() => {});
     if (run.state.at === 'over') return GONE;
     if (isTask(run)) return this.#finishTask(run, given, context);
-    // What a call that outlasts this request was refused with is this request's alone, too.
-    const isRefused = (run.frame.isUnreached || run.call.outlasted) && this.#parts.isRefusal(given);
+    // A request that came again for a call that outlasts it says only what that call was refused with.
+    const isRefused =
+      (run.frame.isUnreached || (request && run.call.outlasted)) && this.#parts.isRefusal(given);
     const from = request?.state.at ?? (context.live ? -Infinity : 0);
     if (isRefused && run.journal.position - from < MOST_REFUSED) return this.#leave(run, given);
     if (wishOf(run, context)?.always) return this.#finishAsTask({ run, context, request }, given);
