@@ -25,7 +25,7 @@ import { isLocal } from '../../src/doors/http/local.ts';
 import { idOf, rpcError } from '../../src/doors/http/reply.ts';
 import type { Announcements } from '../../src/handler/announcements.ts';
 import { challengeOf } from '../../src/handler/guards.ts';
-import { noSession, type Services } from '../../src/handler/services.ts';
+import { openForRequest, type Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { CachingValidator } from '../../src/host/validator.ts';
 import { quotaKeyOf } from '../quota-key.ts';
@@ -330,19 +330,11 @@ async function subscribe(
 
 /** Opens an instance for a request that is not a call. */
 function openInstance(services: Services, client: Client, inbound: Inbound): Promise<HostInstance> {
-  const { settings, announcements, instances } = services;
-  const principal = services.principal(inbound.authInfo);
-  return instances.open({
-    id: `request.${crypto.randomUUID()}`,
+  return openForRequest(services, inbound, {
     era: 'modern',
     revision: REVISION,
     client,
-    principal,
-    authInfo: inbound.authInfo,
-    request: () => inbound.request(),
     isLocal: isLocal(inbound),
-    serves: 'request',
-    outside: noSession(settings, announcements, principal),
   });
 }
 

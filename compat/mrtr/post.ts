@@ -129,7 +129,7 @@ async function streamed(replying: Replying, work: Serve): Promise<Reply> {
   const ended = work(notify).then((told) => {
     isOver = true;
     if (told.kind === 'gone') stream?.to.finish();
-    else stream?.to.end(responseOf(replying, told, rider));
+    else stream?.to.send(responseOf(replying, told, rider), true);
     return told;
   });
   const told = await Promise.race([ended, begun]);
@@ -167,7 +167,7 @@ async function held(
   if (all.length === 0) return inJson(replying, told, {});
   const stream = newStream(exchange);
   for (const notification of all) stream.to.send({ jsonrpc: '2.0', ...notification });
-  stream.to.end(responseOf(replying, told, {}));
+  stream.to.send(responseOf(replying, told, {}), true);
   return sse(services, session, await stream.found, 'postStreams');
 }
 
@@ -214,17 +214,11 @@ function responseOf(
 
 async function post(exchange: Exchange, dialect: Dialect, body: unknown): Promise<Reply> {
   const { services, session } = exchange;
-  if (!isObject(body)) {
-    return rpcError(400, -32600, NO_BATCH);
-  }
+  if (!isObject(body)) return rpcError(400, -32600, NO_BATCH);
   const answered = await taskAnswers(exchange, dialect, body);
   if (answered !== undefined) return answered;
-  if (!isMessage(body)) {
-    return noMessage(body);
-  }
-  if (!isRequest(body)) {
-    return (await take(services, session, [body])) ?? empty(202);
-  }
+  if (!isMessage(body)) return noMessage(body);
+  if (!isRequest(body)) return (await take(services, session, [body])) ?? empty(202);
   const incoming = readOrRefuse(exchange, dialect, body);
   if ('error' in incoming) return json({ jsonrpc: '2.0', id: body.id, ...incoming });
   return serve(exchange, dialect, body, incoming);

@@ -50,7 +50,7 @@ const TOO_LARGE = `a call asks or runs a step while other responses to its array
 interface Member {
   readonly request: RpcRequest;
   readonly callId: string;
-  readonly stream: Required<CallStream>;
+  readonly stream: Required<Pick<CallStream, 'log' | 'send'>>;
   /** Until it is over. */
   call: Begun | undefined;
   isOver: boolean;
@@ -146,7 +146,7 @@ export class CallsReply {
   }
 
   /** The stream of a request. */
-  of(request: Pick<RpcRequest, 'id'>): Required<CallStream> {
+  of(request: Pick<RpcRequest, 'id'>): Required<Pick<CallStream, 'log' | 'send'>> {
     return this.#member(request).stream;
   }
 

@@ -43,7 +43,7 @@ type LastingStream = Pick<SessionStream, 'event' | 'refer'>;
 /** A call whose reply goes to a lasting stream. */
 export class LastingCall {
   /** The stream for its notifications and asks. */
-  readonly stream: Required<CallStream>;
+  readonly stream: Required<Pick<CallStream, 'log' | 'send'>>;
   readonly #exchange: ReplyExchange;
   readonly #reply: ReplyOf;
   readonly #to: LastingStream;

@@ -152,7 +152,7 @@ function startAmongTasks(
   if (isSessionTaskMethod(method)) {
     const send = (message: JsonObject): void => void stream.send(message);
     return untilCancelled(services, session, request, (gone) =>
-      serveSessionTask(services, session, request, send, gone, source.memory),
+      serveSessionTask(services, session, request, send, gone, stream.sent, source.memory),
     );
   }
   if (method === 'tools/list') {

@@ -21,6 +21,8 @@ export interface CallStream {
     readonly direct: (message: JsonObject) => void;
   };
   send(message: JsonObject): unknown;
+  /** Settles once its response is on its way, or never will be. */
+  readonly sent?: Promise<unknown>;
 }
 
 export class SessionStream implements CallStream {
@@ -36,14 +38,6 @@ export class SessionStream implements CallStream {
     this.#services = services;
   }
 
-  /**
-   * An event without content, so that the client has an id to come back with (2025-11-25).
-   * @returns whether it is in the stream
-   */
-  prime(): Promise<boolean> {
-    return this.#written(this.#appender.append({ data: '', retry: RETRY }));
-  }
-
   /** Names a call in it, whose log has the rest. @throws AwaitError */
   refer(callId: string, requestId: string | number): Promise<void> {
     const named = this.#appender.refer(callId, requestId);
@@ -51,9 +45,9 @@ export class SessionStream implements CallStream {
     return named;
   }
 
-  /** @returns whether it is in the stream */
-  send(message: JsonObject): Promise<boolean> {
-    return this.#written(this.#appender.append({ event: 'message', data: messageText(message) }));
+  /** As `event`. */
+  send(message: JsonObject, last?: boolean): Promise<boolean> {
+    return this.event({ event: 'message', data: messageText(message) }, last);
   }
 
   /**
@@ -62,11 +56,6 @@ export class SessionStream implements CallStream {
    */
   event(event: StreamEvent, last = false): Promise<boolean> {
     return this.#written(this.#appender.append(event, last));
-  }
-
-  /** The last message: its connection is closed after it. */
-  end(message: JsonObject): void {
-    void this.#written(this.#appender.append({ event: 'message', data: messageText(message) }, true));
   }
 
   /** Nothing follows. */

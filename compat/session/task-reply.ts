@@ -19,11 +19,13 @@ import type { Exchange } from './exchange.ts';
 import { Held } from './held.ts';
 import type { Session } from './session.ts';
 import { messageOf, type RpcRequest } from './start.ts';
-import { type CallStream, SessionStream } from './stream.ts';
+import { type CallStream, RETRY, SessionStream } from './stream.ts';
 
 export class TaskReply implements CallStream {
   readonly #reply = deferred<Reply>();
   readonly reply = this.#reply.promise;
+  readonly #sent = deferred<unknown>();
+  readonly sent = this.#sent.promise;
   readonly #exchange: Exchange;
   /** The id of its stream, if its request may come again: then it is one from the first. */
   readonly #own: string | undefined;
@@ -65,16 +67,18 @@ export class TaskReply implements CallStream {
   }
 
   respond(request: RpcRequest, outcome: Outcome): void {
+    void this.#respond(request, outcome).then(this.#sent.resolve);
+  }
+
+  async #respond(request: RpcRequest, outcome: Outcome): Promise<unknown> {
     if (this.#isStopped) return;
     if (this.#stream !== undefined) this.#exchange.session.taskReplies.delete(this.#stream.id);
     const message = messageOf(request, outcome);
     if (this.#stream !== undefined) {
-      if (message === undefined) this.#stream.finish();
-      else this.#stream.end(message);
-      return;
+      return message === undefined ? this.#stream.finish() : this.#stream.send(message, true);
     }
     if (message !== undefined) this.#said.push(message);
-    if (!this.#held.isHeld) return;
+    if (!this.#held.isHeld) return this.#held.settled();
     const { services, session, inbound } = this.#exchange;
     this.#leave();
     this.#reply.resolve(atOnce(services, session, inbound, this.#said));
@@ -120,9 +124,10 @@ export class TaskReply implements CallStream {
     session.taskReplies.set(id, () => {
       this.#isStopped = true;
     });
-    if (session.can('primes')) void stream.prime();
+    // For a client that has no other id to come back with.
+    if (session.can('primes')) void stream.event({ data: '', retry: RETRY });
     for (const message of this.#said.splice(0)) {
-      if (message.method === undefined) stream.end(message);
+      if (message.method === undefined) await stream.send(message, true);
       else void stream.event(askEvent(session, message));
     }
   }
@@ -205,10 +210,12 @@ async function produce(
     sent.push(message.id);
     void own.event(askEvent(session, message)).then((isThere) => isThere || isBehind.abort());
   };
-  const response = await serveSessionTask(services, session, request, send, signal);
-  if (signal.aborted) return false;
-  return own.event(
-    { event: 'message', data: messageText({ jsonrpc: '2.0', id: request.id, ...response }) },
-    true,
-  );
+  const told = deferred<unknown>();
+  try {
+    const response = await serveSessionTask(services, session, request, send, signal, told.promise);
+    if (signal.aborted) return false;
+    return await own.send({ jsonrpc: '2.0', id: request.id, ...response }, true);
+  } finally {
+    told.resolve(undefined);
+  }
 }

@@ -4,7 +4,15 @@
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
  */
 
-import { AwaitError, badToken, type JsonObject, objectOf } from '../../src/base/values.ts';
+import {
+  AwaitError,
+  badToken,
+  type JsonObject,
+  LONG,
+  memoryOf,
+  objectOf,
+  replyFor,
+} from '../../src/base/values.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
@@ -77,6 +85,7 @@ async function tellChanges(
  * A `tasks/*` request of a session.
  * @param send sends an ask, once for each time that an owner of the task wrote it
  * @param gone a signal that fires when the client disconnects
+ * @param sent settles once the reply is on its way, or never will be
  * @param memory that the request takes, in bytes
  */
 export async function serveSessionTask(
@@ -85,6 +94,7 @@ export async function serveSessionTask(
   { method, params }: RpcRequest,
   send: SendAsk,
   gone: AbortSignalLike,
+  sent: Promise<unknown> | undefined,
   memory?: number,
 ): Promise<Response> {
   const tasks = tasksOf(services);
@@ -99,7 +109,7 @@ export async function serveSessionTask(
     }
     if (method === 'tasks/cancel') return await cancel(services, tasks, taskId, principal);
     services.engine.hold(gone, session, memory);
-    return await result(tasks, taskId, principal, send, gone);
+    return await result(tasks, taskId, principal, send, gone, sent);
   } catch (error) {
     return { error: refusal(services, error) };
   } finally {
@@ -133,12 +143,15 @@ async function result(
   principal: string | undefined,
   send: SendAsk,
   gone: AbortSignalLike,
+  sent: Promise<unknown> | undefined,
 ): Promise<Response> {
   const asked = new Map<string, number>();
-  const view = await tasks.until(
+  let response: Response | undefined;
+  let isLong = false;
+  await tasks.until(
     taskId,
     principal,
-    ({ asks, response }) => {
+    ({ asks, response: came }) => {
       for (const { key, method, params, progress, times } of asks) {
         if (asked.get(key) === times) continue;
         asked.set(key, times);
@@ -146,11 +159,17 @@ async function result(
         const own = progress === undefined ? params : listening(params, id);
         send({ jsonrpc: '2.0', id, method, params: relatedTo(taskId, own) }, times);
       }
-      return response !== undefined;
+      isLong = memoryOf(came) > LONG;
+      if (!isLong) response = came;
+      return came !== undefined;
     },
     gone,
   );
-  const response = view?.response;
+  // Many may wait for it, or for others like it: each reads it when it is its turn.
+  if (isLong) {
+    await replyFor(principal, sent);
+    response = (await tasks.get(taskId, principal)).response;
+  }
   if (response === undefined) throw badToken(`the wait for task ${taskId} has ended`);
   if (!('result' in response)) return response;
   return { result: relatedTo(taskId, response.result) };

@@ -2,9 +2,10 @@
 import { AwaitError, invalidParams, type JsonObject } from '../../src/base/values.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
+import { INTERNAL } from '../../src/call/run/wire-error.ts';
 import type { CallerOf } from '../../src/call/task/tasks.ts';
 import type { Inbound } from '../../src/doors/http/exchange.ts';
-import { noSession, type Services } from '../../src/handler/services.ts';
+import { openForRequest, type Services } from '../../src/handler/services.ts';
 import { LATEST } from '../../src/host/spoken.ts';
 import { liveProjection, type ReplyDialect, type ReplyExchange } from '../session/call-reply.ts';
 import { LiveCalls } from '../session/live-calls.ts';
@@ -92,31 +93,17 @@ export class Calls {
     { id }: WorkspaceRequest,
     { owner: { workspace }, inbound, client }: WorkspaceCaller,
   ): Promise<JsonObject> {
-    const { instances, settings, announcements } = this.services;
-    const principal = this.services.principal(inbound.authInfo);
     try {
-      const instance = await instances.open({
-        id: crypto.randomUUID(),
-        era: 'legacy',
-        revision: REVISION,
-        client,
-        principal,
-        authInfo: inbound.authInfo,
-        request: () => inbound.request(),
-        workspace,
-        serves: 'request',
-        outside: noSession(settings, announcements, principal),
-      });
+      const opening = { era: 'legacy', revision: REVISION, client, workspace } as const;
+      const instance = await openForRequest(this.services, inbound, opening);
       instance.close();
       this.services.serverInfo ??= instance.initialized.serverInfo;
       return { jsonrpc: '2.0', id, result: instance.initialized };
     } catch (error) {
       const { code, message, cause } = AwaitError.from(error);
-      settings.logger.warn(message, { code, cause: String(cause ?? '') });
+      this.services.settings.logger.warn(message, { code, cause: String(cause ?? '') });
       const isTheirs = code === 'bad-answer';
-      const told = isTheirs
-        ? invalidParams('the server does not take these capabilities')
-        : { code: -32603, message: 'Internal error' };
+      const told = isTheirs ? invalidParams('the server does not take these capabilities') : INTERNAL;
       return { jsonrpc: '2.0', id, error: told };
     }
   }

@@ -480,8 +480,11 @@ export class LoopTurns {
 
 /** What one read takes of the places. */
 const READ = 1 / 8;
+/** What one reply takes of what is made of long values. */
+const REPLY = 1 / 4;
 const places = new LoopTurns(false);
 const turns = new LoopTurns();
+const replies = new LoopTurns(false);
 
 /**
  * Waits for one of the eight places of reads whose length is unknown: however many requests read, the process holds at
@@ -498,6 +501,16 @@ export async function placeFor(owner: string | undefined): Promise<() => void> {
 export async function given<T>(found: T, owner: string | undefined): Promise<T> {
   if (memoryOf(found) > LONG) await turns.next(1, owner);
   return found;
+}
+
+/**
+ * Waits until a reply may be made of a long value in the store: four are in work at once, of owners in turn. Who calls it
+ * holds no such value yet.
+ * @param sent settles once the reply is on its way, or never will be
+ */
+export async function replyFor(owner: string | undefined, sent: Promise<unknown> | undefined): Promise<void> {
+  await replies.next(REPLY, owner);
+  void Promise.resolve(sent).then(() => replies.back(REPLY));
 }
 
 /** Reads one record in a place (`placeFor`). */

@@ -89,7 +89,7 @@ export async function insertIfAbsent(
     const written = write(fullKey, encoded);
     return typeof written === 'boolean' ? note(written) : written.then(note);
   };
-  await watched(keyv, adapter, 'write', key, wait, set).run((derived) => derived.set(key, value));
+  await watched(keyv, 'write', key, wait, (derived) => derived.set(key, value), set);
   if (refused !== undefined) throw refused.error;
   if (inserted === undefined) throw new AwaitError('store', `the store did not write ${key}`);
   return inserted;
@@ -106,14 +106,12 @@ export async function overwrite(
   lifetime: number,
   wait = PATIENCE,
 ): Promise<void> {
-  await watched(keyv, innermost(keyv), 'write', key, wait).run((derived) =>
-    derived.set(key, value, lifetime),
-  );
+  await watched(keyv, 'write', key, wait, (derived) => derived.set(key, value, lifetime));
 }
 
 /** @throws AwaitError `store` when the adapter failed; `undefined` is a sure miss */
 export function read(keyv: Keyv, key: string, wait = PATIENCE): Promise<unknown> {
-  return watched(keyv, innermost(keyv), 'read', key, wait).run((derived) => derived.get(key));
+  return watched(keyv, 'read', key, wait, (derived) => derived.get(key));
 }
 
 /**
@@ -125,7 +123,7 @@ export function readAll(keyv: Keyv, keys: readonly string[], wait = PATIENCE): P
   // Keyv itself takes a failure for a miss where the adapter reads one key at a time.
   if (typeof adapter.getMany !== 'function') return Promise.all(keys.map((key) => read(keyv, key, wait)));
   const [first = ''] = keys;
-  return watched(keyv, adapter, 'read', first, wait).run((derived) => derived.getMany([...keys]));
+  return watched(keyv, 'read', first, wait, (derived) => derived.getMany([...keys]));
 }
 
 /**
@@ -136,11 +134,10 @@ export async function remove(keyv: Keyv, keys: readonly string[], wait = PATIENC
   const adapter = innermost(keyv);
   const [first = ''] = keys;
   if (keys.length > 1 && typeof adapter.deleteMany === 'function') {
-    await watched(keyv, adapter, 'delete', first, wait).run((derived) => derived.deleteMany([...keys]));
+    await watched(keyv, 'delete', first, wait, (derived) => derived.deleteMany([...keys]));
     return;
   }
-  for (const key of keys)
-    await watched(keyv, adapter, 'delete', key, wait).run((derived) => derived.delete(key));
+  for (const key of keys) await watched(keyv, 'delete', key, wait, (derived) => derived.delete(key));
 }
 
 /**
@@ -149,7 +146,7 @@ export async function remove(keyv: Keyv, keys: readonly string[], wait = PATIENC
  */
 export function timeOf(keyv: Keyv, wait: number): Promise<number | undefined> {
   const adapter = innermost(keyv);
-  return watched(keyv, adapter, 'read', 'its clock', wait).run(async () => {
+  return watched(keyv, 'read', 'its clock', wait, async () => {
     if (!isRedis(adapter)) return tableOf(adapter)?.time();
     const [seconds, micros] = await (await adapter.getClient()).time();
     return Number(seconds) * 1_000 + Number(micros) / 1_000;
@@ -202,22 +199,25 @@ function exclusive(adapter: Adapter, wait: number): RecordWrite {
 }
 
 /** An operation on a Keyv of its own, without Keyv's own expiry, which keeps the adapter's exception. */
-function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, wait: number, write?: RecordWrite) {
+async function watched<T>(
+  keyv: Keyv,
+  verb: string,
+  key: string,
+  wait: number,
+  operate: (derived: Keyv) => Promise<T>,
+  write?: RecordWrite,
+): Promise<T> {
+  const adapter = innermost(keyv);
   const operation: Operation = { write, failure: undefined };
   const stand: Stand = Object.create(standOf(adapter));
   stand[OPERATION] = operation;
-  const derived = derive(keyv, stand);
-  return {
-    async run<T>(operate: (derived: Keyv) => Promise<T>): Promise<T> {
-      const fail = (error: unknown): never => {
-        adapter[FAILED]?.();
-        throw new AwaitError('store', `the store failed to ${verb} ${key}`, operation.failure ?? error);
-      };
-      const made = operate(derived);
-      const result = await (adapter instanceof Map ? made : inTime(made, wait)).catch(fail);
-      return operation.failure === undefined ? result : fail(undefined);
-    },
+  const fail = (error: unknown): never => {
+    adapter[FAILED]?.();
+    throw new AwaitError('store', `the store failed to ${verb} ${key}`, operation.failure ?? error);
   };
+  const made = operate(derive(keyv, stand));
+  const result = await (adapter instanceof Map ? made : inTime(made, wait)).catch(fail);
+  return operation.failure === undefined ? result : fail(undefined);
 }
 
 /** What one operation does in place of the adapter's `set`, and why it failed. */

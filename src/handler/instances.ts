@@ -10,7 +10,7 @@ import type { HeapWatch } from '../observe/load.ts';
 import type { Settings } from './settings.ts';
 
 /** The facts for which an instance is opened. */
-interface Opening extends ContextParts {
+export interface Opening extends ContextParts {
   /** The session's id, the call's, or the request's: servers keep state in maps by it. */
   readonly id: string;
   /**

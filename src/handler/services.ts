@@ -27,11 +27,13 @@ import { Names } from '../checkpoint/names.ts';
 import { encryptedRecords, plainRecords } from '../checkpoint/records.ts';
 import { Sealer, stateTokens } from '../checkpoint/sealed.ts';
 import { SecretSource } from '../checkpoint/secret-source.ts';
+import type { Inbound } from '../doors/http/exchange.ts';
 import { defaultPrincipal, type Principal } from '../doors/http/principal.ts';
 import { RateLimits } from '../doors/http/rate-limit.ts';
 import { Traffic } from '../doors/http/traffic.ts';
 import { answerCheck } from '../host/answer-check.ts';
 import type { HostFactory } from '../host/host.ts';
+import type { HostInstance } from '../host/instance.ts';
 import { isRefusal } from '../host/refusal.ts';
 import { type Outside, refuseOutside } from '../host/router.ts';
 import { CachingValidator, compilingValidator, evaluatingValidator } from '../host/validator.ts';
@@ -47,7 +49,7 @@ import { CallConnections } from '../stream/call-connections.ts';
 import { EventStreams } from '../stream/event-streams.ts';
 import { Announcements } from './announcements.ts';
 import { admit, KnownGuards } from './guards.ts';
-import { createInstances, type Instances } from './instances.ts';
+import { createInstances, type Instances, type Opening } from './instances.ts';
 import type { Settings } from './settings.ts';
 
 /** Characters of an event whose content is kept apart; in a shared store that costs a write more. */
@@ -511,12 +513,30 @@ function newTasks(index: TaskIndex): () => Promise<string[]> {
   return () => index.added(seen);
 }
 
+/** Opens an instance for a request that is neither a call nor a session's. */
+export function openForRequest(
+  { settings, announcements, instances, principal: principalOf }: Services,
+  inbound: Inbound,
+  opening: Pick<Opening, 'era' | 'revision' | 'client'> & Partial<Pick<Opening, 'workspace' | 'isLocal'>>,
+): Promise<HostInstance> {
+  const principal = principalOf(inbound.authInfo);
+  return instances.open({
+    ...opening,
+    id: crypto.randomUUID(),
+    principal,
+    authInfo: inbound.authInfo,
+    request: () => inbound.request(),
+    serves: 'request',
+    outside: noSession(settings, announcements, principal),
+  });
+}
+
 /**
  * The parts for what a server says outside of calls on revisions without sessions: its asks have no client.
  * @param caller for whom the instance is opened
  * @param inReplies whether what a tool says of its server is part of its call's reply: 2026-07-28 has listeners for it
  */
-export function noSession(
+function noSession(
   settings: Settings,
   announcements: Announcements,
   caller: string | undefined,

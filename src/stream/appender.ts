@@ -182,9 +182,12 @@ function packed(body: EntryBody): () => EntryBody {
   if (body.kind !== 'event') return () => body;
   const { event, ...rest } = body;
   const { data = '', ...head } = event;
-  if (data.length < LONG) return () => body;
-  const bytes = Buffer.from(data);
-  return () => ({ ...rest, event: { ...head, data: String(bytes) } });
+  return data.length < LONG ? () => body : unpacking({ ...rest, event: head }, Buffer.from(data));
+}
+
+/** Apart from `packed`, whose functions would keep the text. */
+function unpacking(body: Extract<EntryBody, { kind: 'event' }>, data: Buffer): () => EntryBody {
+  return () => ({ ...body, event: { ...body.event, data: String(data) } });
 }
 
 /** What the next entry follows; the content would be memory for as long as the stream lasts. */

@@ -39,7 +39,7 @@
 import { randomBytes } from 'node:crypto';
 import { type Clock, defined, every, type JsonObject, type Repeating } from '../base/values.ts';
 import type { Limits } from '../call/limits.ts';
-import type { Relay } from '../call/ports.ts';
+import { type Relay, RelayListener } from '../call/ports.ts';
 import { Appender } from './appender.ts';
 import { ContentBytes, type ContentLimits } from './content-bytes.ts';
 import {
@@ -89,9 +89,8 @@ export class EventStreams {
   /** The name by which other processes wake this one. */
   readonly #self = randomBytes(9).toString('base64url');
   readonly #locals: Locals;
-  readonly #stop: Promise<(() => Promise<void>) | undefined>;
+  readonly #listening: RelayListener;
   readonly #sweeping: Repeating;
-  #listening = false;
   /** Set by `close`: a connection that was still claiming its stream then ends as soon as it has it. */
   #closed = false;
 
@@ -103,7 +102,13 @@ export class EventStreams {
     this.#locals = new Locals(limits.streams, (error) =>
       warn('a stream could not be deleted; it stays until it expires', { error: String(error) }),
     );
-    this.#stop = this.#listen();
+    this.#listening = new RelayListener(
+      parts.relay,
+      relayName(this.#self),
+      (name) => this.#locals.get(name)?.tail?.look(),
+      (error) =>
+        warn('the relay does not listen: streams of other processes are polled', { error: String(error) }),
+    );
     this.#sweeping = every(clock, Math.min(SWEEP_EVERY, limits.streamLife), () =>
       this.#locals.sweep(clock.now(), limits.streamLife),
     );
@@ -293,10 +298,7 @@ export class EventStreams {
     this.#closed = true;
     this.#sweeping.cancel();
     await this.#locals.close();
-    // A relay that is down may never resolve it.
-    const stop = this.#listening ? await this.#stop : undefined;
-    this.#listening = false;
-    await stop?.();
+    await this.#listening.close();
   }
 
   #log(id: string, scope: string, owner?: string): StreamLog {
@@ -445,7 +447,7 @@ export class EventStreams {
     if (this.#parts.records === undefined) return undefined;
     const { streamPoll } = this.#parts.limits;
     const isWriter = local.appender?.isOpen === true && !isStandingId(local.log.id) && !local.isJoined;
-    return isWriter || this.#listening
+    return isWriter || this.#listening.isOn
       ? { most: streamPoll * TOLD, growing: false }
       : { most: streamPoll, growing: true };
   }
@@ -455,19 +457,6 @@ export class EventStreams {
     this.#parts.relay?.send(relayName(name), local.log.name).catch((error: unknown) => {
       this.#parts.warn('the relay failed to send', { error: String(error) });
     });
-  }
-
-  async #listen(): Promise<(() => Promise<void>) | undefined> {
-    const { relay, warn } = this.#parts;
-    if (relay === undefined) return undefined;
-    try {
-      const stop = await relay.listen(relayName(this.#self), (name) => this.#locals.get(name)?.tail?.look());
-      this.#listening = true;
-      return stop;
-    } catch (error) {
-      warn('the relay does not listen: streams of other processes are polled', { error: String(error) });
-      return undefined;
-    }
   }
 }
 

@@ -19,7 +19,7 @@ import type { ErrorAnswers } from '../ask/answer.ts';
 import type { Response } from '../journal/entries.ts';
 import type { Binding } from './binding.ts';
 import type { Outcome } from './outcome.ts';
-import type { Relay } from './relay.ts';
+import { type Relay, RelayListener } from './relay.ts';
 import type { RequestContext } from './request-context.ts';
 import type { TokenState } from './state.ts';
 
@@ -100,25 +100,31 @@ export class Handoff {
   /** Messages that were refused since that was logged last. */
   #refusals = 0;
   #refusedAt = -Infinity;
-  #stop: Promise<(() => Promise<void>) | undefined>;
-  #listening = false;
+  readonly #listening: RelayListener;
 
   constructor(parts: HandoffParts, options: HandoffOptions) {
     this.#parts = parts;
     this.#options = options;
-    this.#stop = this.#listen();
+    this.#listening = new RelayListener(
+      parts.relay,
+      this.name,
+      (text) => {
+        this.#heard = this.#heard.then(() => this.#hear(text));
+      },
+      (error) =>
+        options.log('warn', 'the relay does not listen: calls go on here by replay alone', {
+          error: String(error),
+        }),
+    );
   }
 
   /** Whether other processes can reach this one. */
   get listening(): boolean {
-    return this.#listening;
+    return this.#listening.isOn;
   }
 
-  async close(): Promise<void> {
-    // A relay that is down may never resolve it.
-    const stop = this.#listening ? await this.#stop : undefined;
-    this.#listening = false;
-    await stop?.();
+  close(): Promise<void> {
+    return this.#listening.close();
   }
 
   /** @returns undefined if the offer is not accepted in time */
@@ -171,21 +177,6 @@ export class Handoff {
     } catch (error) {
       this.#options.log('warn', 'the relay failed to send', { error: String(error) });
       return false;
-    }
-  }
-
-  async #listen(): Promise<(() => Promise<void>) | undefined> {
-    try {
-      const stop = await this.#parts.relay.listen(this.name, (text) => {
-        this.#heard = this.#heard.then(() => this.#hear(text));
-      });
-      this.#listening = true;
-      return stop;
-    } catch (error) {
-      this.#options.log('warn', 'the relay does not listen: calls go on here by replay alone', {
-        error: String(error),
-      });
-      return undefined;
     }
   }
 

@@ -82,13 +82,13 @@ export class TaskFollower {
     const { detailed } = this.#ports.dialect.tasks;
     switch (String(task.status).toLowerCase()) {
       case 'input_required':
-        if (!detailed) return this.#fetchAsks();
+        if (!detailed) return this.#fetch(true);
         // A task's creation does not list them.
         if (task.inputRequests !== undefined) this.#keep(asksIn(task.inputRequests));
         return undefined;
       case 'completed':
       case 'failed':
-        if (!detailed) return this.#result();
+        if (!detailed) return this.#fetch(false);
         return task.result === undefined && task.error === undefined ? undefined : outcomeOf(task);
       case 'cancelled': {
         const why = typeof task.statusMessage === 'string' ? `: ${task.statusMessage}` : '.';
@@ -120,22 +120,13 @@ export class TaskFollower {
   }
 
   /** Reads a draft's asks by `tasks/result`; without open asks that request waits for the outcome. */
-  async #fetchAsks(): Promise<Finished | undefined> {
-    if (this.#rounds.size > 0) return undefined;
-    const reading = await this.#taskResult();
+  async #fetch(mayAsk: boolean): Promise<Finished | undefined> {
+    if (mayAsk && this.#rounds.size > 0) return undefined;
+    const reading = readAnswer(await this.#ports.request('tasks/result'), this.#ports.dialect, false);
     if (reading.kind === 'complete') return reading.outcome;
+    if (!mayAsk) throw malformed('input_required for a task that is over');
     if (reading.kind === 'input_required') this.#ask(reading.input.inputRequests ?? {});
     return undefined;
-  }
-
-  async #result(): Promise<Finished> {
-    const reading = await this.#taskResult();
-    if (reading.kind === 'complete') return reading.outcome;
-    throw malformed('input_required for a task that is over');
-  }
-
-  async #taskResult(): Promise<ReturnType<typeof readAnswer>> {
-    return readAnswer(await this.#ports.request('tasks/result'), this.#ports.dialect, false);
   }
 
   /** Waits until the server's polling interval is over, or there is a message to send. */
