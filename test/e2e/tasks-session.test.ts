@@ -332,7 +332,7 @@ describe('a task of 2025-11-25', () => {
     const { taskId } = await create(session, 'ship');
     const first = await session.post(0, { id: 'result', method: 'tasks/result', params: { taskId } });
     const asked = await first.next(asks('name'));
-    const [stream = ''] = first.last.split('_');
+    const stream = first.last.slice(0, first.last.lastIndexOf('_'));
     await leaving.close();
     flaky.unreadable = new Names('mcp-await').label(`${stream}:request`);
     const second = await session.get(1, first.last);
