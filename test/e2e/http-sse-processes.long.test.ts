@@ -82,14 +82,14 @@ function resuming(root: () => string): typeof fetch {
     // An answer that a dying process did not take may be sent again: its first counts.
     const response = await (isStream ? send() : send().catch(send));
     if (!isStream || response.body === null) return response;
+    // An event counts once it is whole.
+    let text = '';
     const watched = new TransformStream<Uint8Array, Uint8Array>({
       transform(chunk, controller) {
-        last =
-          [
-            ...Buffer.from(chunk)
-              .toString()
-              .matchAll(/^id: (.+)$/gm),
-          ].at(-1)?.[1] ?? last;
+        text += Buffer.from(chunk).toString('latin1');
+        const end = text.lastIndexOf('\n\n') + 1;
+        last = [...text.slice(0, end).matchAll(/^id: (.+)$/gm)].at(-1)?.[1] ?? last;
+        text = text.slice(end);
         controller.enqueue(chunk);
       },
     });
