@@ -24,7 +24,7 @@ import { type CallStream, RETRY, SessionStream } from './stream.ts';
 export class TaskReply implements CallStream {
   readonly #reply = deferred<Reply>();
   readonly reply = this.#reply.promise;
-  readonly #sent = deferred<unknown>();
+  readonly #sent = deferred<void>();
   readonly sent = this.#sent.promise;
   readonly #exchange: Exchange;
   /** The id of its stream, if its request may come again: then it is one from the first. */
@@ -67,7 +67,7 @@ export class TaskReply implements CallStream {
   }
 
   respond(request: RpcRequest, outcome: Outcome): void {
-    void this.#respond(request, outcome).then(this.#sent.resolve);
+    void this.#respond(request, outcome).finally(this.#sent.resolve);
   }
 
   async #respond(request: RpcRequest, outcome: Outcome): Promise<unknown> {
@@ -210,12 +210,12 @@ async function produce(
     sent.push(message.id);
     void own.event(askEvent(session, message)).then((isThere) => isThere || isBehind.abort());
   };
-  const told = deferred<unknown>();
+  const told = deferred<void>();
   try {
     const response = await serveSessionTask(services, session, request, send, signal, told.promise);
     if (signal.aborted) return false;
     return await own.send({ jsonrpc: '2.0', id: request.id, ...response }, true);
   } finally {
-    told.resolve(undefined);
+    told.resolve();
   }
 }

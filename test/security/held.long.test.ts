@@ -134,7 +134,11 @@ async function asked(peer: Peer, nth: number): Promise<{ ask: Rpc; first: string
   return { ask: JSON.parse(ask), first: /^id: (.+)$/m.exec(text)?.[1] ?? '' };
 }
 
-type Send = (nth: number, signal: AbortSignal) => Promise<unknown>;
+interface Send {
+  (nth: number, signal: AbortSignal): Promise<unknown>;
+  /** What is still served after all of them. */
+  readonly next?: () => Promise<void>;
+}
 
 const sending =
   (peer: Peer, body: (nth: number) => object): Send =>
@@ -198,6 +202,25 @@ const KINDS: Readonly<Record<string, (peer: Peer) => Promise<Send>>> = {
       params: { taskId: ids[nth] },
     }));
   },
+  'results of tasks': async (peer) => {
+    const ids = await each(async (nth) => {
+      const request = call(nth, 'large', {});
+      const { text } = await peer.post({ ...request, params: { ...request.params, task: {} } });
+      return /"taskId":"([^"]+)"/.exec(text)?.[1];
+    });
+    const send = sending(peer, (nth) => ({
+      jsonrpc: '2.0',
+      id: nth + CALLS,
+      method: 'tasks/result',
+      params: { taskId: ids[nth % CALLS] },
+    }));
+    // Four are made at once: none of those that went may be in the way of the next one.
+    const next = async (): Promise<void> => {
+      const reply = await send(CALLS, AbortSignal.timeout(30_000));
+      expect((await (reply as Response).text()).length).toBeGreaterThan(LONG);
+    };
+    return Object.assign(send, { next });
+  },
   'states behind long answers': async () => {
     const replies = await each(async () => {
       const first = await post(OWNER, { tool: 'twice' });
@@ -247,6 +270,7 @@ async function heldAt(operation: number, kind: (peer: Peer) => Promise<Send>): P
   stop.abort();
   gate.resolve();
   await Promise.race([Promise.all(sent), sleep(1_000)]);
+  await requests.run({ made: -Infinity }, async () => send.next?.());
   for (const handler of handlers.values()) void handler.close();
   expect(held, `before operation ${operation + 1}`).toBeLessThan(MOST);
   return isOver ? false : held;
