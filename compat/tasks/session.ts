@@ -168,7 +168,7 @@ async function result(
   // Many may wait for it, or for others like it: each reads it when it is its turn.
   if (isLong) {
     await replyFor(principal, sent);
-    response = (await tasks.get(taskId, principal)).response;
+    if (!gone.aborted) ({ response } = await tasks.get(taskId, principal));
   }
   if (response === undefined) throw badToken(`the wait for task ${taskId} has ended`);
   if (!('result' in response)) return response;
