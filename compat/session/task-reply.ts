@@ -33,6 +33,8 @@ export class TaskReply implements CallStream {
   readonly #request: RpcRequest;
   #said: JsonObject[] = [];
   #stream: SessionStream | undefined;
+  /** Settles once a response that came before the stream was there is in it. */
+  #ended: Promise<boolean> | undefined;
   readonly #held: Held;
   /** Its client came back, and its reply is gone on with from there. */
   #isStopped = false;
@@ -78,7 +80,7 @@ export class TaskReply implements CallStream {
       return message === undefined ? this.#stream.finish() : this.#stream.send(message, true);
     }
     if (message !== undefined) this.#said.push(message);
-    if (!this.#held.isHeld) return this.#held.settled();
+    if (!this.#held.isHeld) return this.#held.settled().then(() => this.#ended);
     const { services, session, inbound } = this.#exchange;
     this.#leave();
     this.#reply.resolve(atOnce(services, session, inbound, this.#said));
@@ -127,7 +129,7 @@ export class TaskReply implements CallStream {
     // For a client that has no other id to come back with.
     if (session.can('primes')) void stream.event({ data: '', retry: RETRY });
     for (const message of this.#said.splice(0)) {
-      if (message.method === undefined) await stream.send(message, true);
+      if (message.method === undefined) this.#ended = stream.send(message, true);
       else void stream.event(askEvent(session, message));
     }
   }

@@ -67,15 +67,12 @@ export class KnownGuards {
   }
 }
 
-/** A client on stdio has no credentials whose scopes could be checked. */
-function isLocalPipe({ piped, authInfo }: Inbound): boolean {
-  return piped === true && authInfo === undefined;
-}
-
 /** An instance's refusal of a request; its SDK checks the shape of the returned value. */
 export function challengeOf(instance: HostInstance, request: JsonObject, inbound: Inbound): unknown {
-  if (isLocalPipe(inbound)) return undefined;
-  return instance.guards?.challenge({ request, ...defined({ authInfo: inbound.authInfo }) });
+  const { piped, authInfo } = inbound;
+  // A client on stdio has no credentials whose scopes could be checked.
+  if (piped && authInfo === undefined) return undefined;
+  return instance.guards?.challenge({ request, ...defined({ authInfo }) });
 }
 
 /** Whether a server has nothing against a request; false also where it fails to say. */

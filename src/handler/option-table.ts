@@ -4,8 +4,6 @@
  */
 import type Keyv from 'keyv';
 import { isObject } from '../base/values.ts';
-import type { Relay } from '../call/ports.ts';
-import type { Logger } from '../observe/logger.ts';
 import type { AwaitOptions } from './options.ts';
 
 interface PlainFlag {
@@ -56,7 +54,7 @@ export const OPTIONS = {
   encrypt: { kind: 'switch', flag: { name: 'encrypt', help: 'encrypt the records in the store' } },
   relay: {
     kind: 'object',
-    is: isRelay,
+    is: hasFunctions('listen', 'send', 'close'),
     what: 'a relay, such as redisRelay(url) of mcp-await/redis, natsRelay(url) of mcp-await/nats or memoryRelay()',
   },
   ttl: {
@@ -134,7 +132,7 @@ export const OPTIONS = {
   warnUnjournaled: { kind: 'switch' },
   logger: {
     kind: 'object',
-    is: isLogger,
+    is: hasFunctions('debug', 'info', 'warn', 'error'),
     what: 'an object with the functions debug, info, warn and error, such as console',
   },
   audit: FUNCTION,
@@ -181,12 +179,6 @@ export function isKeyv(value: unknown): value is Keyv {
   );
 }
 
-function isLogger(value: unknown): value is Logger {
-  return (
-    isObject(value) && ['debug', 'info', 'warn', 'error'].every((level) => typeof value[level] === 'function')
-  );
-}
-
-function isRelay(value: unknown): value is Relay {
-  return isObject(value) && ['listen', 'send', 'close'].every((name) => typeof value[name] === 'function');
+function hasFunctions(...names: readonly string[]): (value: unknown) => boolean {
+  return (value) => isObject(value) && names.every((name) => typeof value[name] === 'function');
 }

@@ -28,7 +28,7 @@ export class RelayListener {
   ) {
     const listen = async () => {
       const stop = await relay?.listen(name, hear);
-      this.isOn = stop !== undefined;
+      this.isOn = relay !== undefined;
       return stop;
     };
     this.#stop = listen().catch((error: unknown) => {
