@@ -40,7 +40,7 @@ import {
 import type { Exchange } from './exchange.ts';
 import { Held } from './held.ts';
 import { messageOf, type RpcRequest } from './start.ts';
-import type { CallStream } from './stream.ts';
+import type { OneCallStream } from './stream.ts';
 
 /** Memory of responses that one of the calls may take along into its log, in bytes: until then nothing counts them. */
 const MOST_TAKEN = 1_048_576;
@@ -50,7 +50,7 @@ const TOO_LARGE = `a call asks or runs a step while other responses to its array
 interface Member {
   readonly request: RpcRequest;
   readonly callId: string;
-  readonly stream: Required<Pick<CallStream, 'log' | 'send'>>;
+  readonly stream: OneCallStream;
   /** Until it is over. */
   call: Begun | undefined;
   isOver: boolean;
@@ -146,7 +146,7 @@ export class CallsReply {
   }
 
   /** The stream of a request. */
-  of(request: Pick<RpcRequest, 'id'>): Required<Pick<CallStream, 'log' | 'send'>> {
+  of(request: Pick<RpcRequest, 'id'>): OneCallStream {
     return this.#member(request).stream;
   }
 

@@ -35,7 +35,7 @@ import {
 } from './call-reply.ts';
 import { Held } from './held.ts';
 import { messageOf, type RpcRequest } from './start.ts';
-import type { CallStream, SessionStream } from './stream.ts';
+import type { OneCallStream, SessionStream } from './stream.ts';
 
 /** The stream to which replies go. */
 type LastingStream = Pick<SessionStream, 'event' | 'refer'>;
@@ -43,7 +43,7 @@ type LastingStream = Pick<SessionStream, 'event' | 'refer'>;
 /** A call whose reply goes to a lasting stream. */
 export class LastingCall {
   /** The stream for its notifications and asks. */
-  readonly stream: Required<Pick<CallStream, 'log' | 'send'>>;
+  readonly stream: OneCallStream;
   readonly #exchange: ReplyExchange;
   readonly #reply: ReplyOf;
   readonly #to: LastingStream;

@@ -25,6 +25,9 @@ export interface CallStream {
   readonly sent?: Promise<unknown>;
 }
 
+/** The stream of one call. */
+export type OneCallStream = Required<Omit<CallStream, 'sent'>>;
+
 export class SessionStream implements CallStream {
   readonly id: string;
   readonly #appender: Appender;

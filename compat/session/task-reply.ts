@@ -33,7 +33,7 @@ export class TaskReply implements CallStream {
   readonly #request: RpcRequest;
   #said: JsonObject[] = [];
   #stream: SessionStream | undefined;
-  /** Settles once a response that came before the stream was there is in it. */
+  /** Of a response that came before the stream was opened: settles once the store has it. */
   #ended: Promise<boolean> | undefined;
   readonly #held: Held;
   /** Its client came back, and its reply is gone on with from there. */

@@ -185,7 +185,7 @@ function packed(body: EntryBody): () => EntryBody {
   return data.length < LONG ? () => body : unpacking({ ...rest, event: head }, Buffer.from(data));
 }
 
-/** Apart from `packed`, whose functions would keep the text. */
+/** A function of its own: one made inside of `packed` would keep the text as well as its bytes. */
 function unpacking(body: Extract<EntryBody, { kind: 'event' }>, data: Buffer): () => EntryBody {
   return () => ({ ...body, event: { ...body.event, data: String(data) } });
 }

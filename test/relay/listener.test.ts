@@ -1,4 +1,4 @@
-/** How a process listens on a relay that works, fails, never answers, or is none. */
+/** A process asks a relay for the messages to its name. The relay agrees, fails or never answers, or there is no relay. */
 import { describe, expect, it } from 'vitest';
 import { type Relay, RelayListener } from '../../src/call/ports.ts';
 
