@@ -242,7 +242,9 @@ async function begin(
       throw new AwaitError('store', 'the response to initialize could not be put into its stream');
     }
   } catch (error) {
-    await forgetClient(services, session);
+    // The server did not take the client.
+    session.introduce(undefined);
+    await services.store?.remove(clientKey(session));
     if (!hasCode(error, 'bad-answer')) throw error;
     settings.logger.warn(error.message);
     await respond(session, request, { error: invalidParams(NOT_TAKEN) });
@@ -340,12 +342,6 @@ async function keepClient({ store }: Services, session: Session, client: Client)
     return false;
   session.introduce(client);
   return true;
-}
-
-/** Takes that back: the server did not take the client. */
-async function forgetClient({ store }: Services, session: Session): Promise<void> {
-  session.introduce(undefined);
-  await store?.remove(clientKey(session));
 }
 
 /** Lets a session know its client, where that introduced itself at another process. */

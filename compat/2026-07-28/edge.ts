@@ -197,7 +197,7 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
   }
   const read = readRequest(request, services.principal(source.inbound.authInfo));
   const task = request.method === 'tools/call' ? taskFor(services, read) : undefined;
-  if (isResponse(task)) return { kind: 'responded', response: task };
+  if (typeof task === 'object' && !('when' in task)) return { kind: 'responded', response: task };
   const takesTasks = declaresTasks(read.client.capabilities);
   const context: RequestContext = {
     live: false,
@@ -242,10 +242,6 @@ function wishOf(services: Services, read: Read, mark: TaskMark): TaskWish | Resp
     isWanted: false,
   });
   return wish === 'required' ? { error: MISSING } : wish;
-}
-
-function isResponse(task: TaskWish | Response | undefined | 'unknown'): task is Response {
-  return typeof task === 'object' && !('when' in task);
 }
 
 async function resumeCall(

@@ -236,7 +236,10 @@ async function lightServer(
   services.serverInfo ??= serverInfo;
   const isTasking = makesTasks(services, instance.initialized);
   services.makesTasks ??= isTasking;
-  const declared = inThisRevision(objectOf(capabilities), isTasking);
+  // Tasks of 2025 are no capability here; the Tasks extension is, where calls become tasks.
+  const { tasks: _2025, ...others } = objectOf(capabilities);
+  const extensions = { ...objectOf(others.extensions), [EXTENSION]: {} };
+  const declared = isTasking ? { ...others, extensions } : others;
   const own = new McpServer(serverInfo as { name: string; version: string }, {
     supportedProtocolVersions: [REVISION],
     ...(typeof instructions === 'string' && { instructions }),
@@ -336,12 +339,6 @@ function openInstance(services: Services, client: Client, inbound: Inbound): Pro
     client,
     isLocal: isLocal(inbound),
   });
-}
-
-/** Tasks of 2025 are no capability here; the Tasks extension is, where calls become tasks. */
-function inThisRevision({ tasks: _2025, ...declared }: JsonObject, isTasking: boolean): JsonObject {
-  if (!isTasking) return declared;
-  return { ...declared, extensions: { ...objectOf(declared.extensions), [EXTENSION]: {} } };
 }
 
 function modernRequestOf(body: unknown): ModernRequest {

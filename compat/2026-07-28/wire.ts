@@ -86,14 +86,9 @@ export function askOnWire({ method, params }: OpenAsk): JsonObject {
 
 /** A server's own result, with the members that this revision adds to every result. */
 export function complete(method: string, result: JsonObject, serverInfo: unknown): JsonObject {
-  return stamp(
-    {
-      ...result,
-      resultType: 'complete',
-      ...(method === 'resources/read' && { ttlMs: 0, cacheScope: 'private', ...cacheFields(result) }),
-    },
-    serverInfo,
-  );
+  const { ttlMs = 0, cacheScope = 'private' } = result;
+  const cached = method === 'resources/read' && { ttlMs, cacheScope };
+  return stamp({ ...result, resultType: 'complete', ...cached }, serverInfo);
 }
 
 export function stamp(result: JsonObject, serverInfo: unknown): JsonObject {
@@ -121,9 +116,4 @@ export function wanted(notification: JsonObject, logLevel: string | undefined): 
   if (method !== 'notifications/message') return !OLDER.has(method);
   const { level } = objectOf(notification.params);
   return logLevel !== undefined && LEVELS.indexOf(String(level)) >= LEVELS.indexOf(logLevel);
-}
-
-function cacheFields(result: JsonObject): JsonObject {
-  const { ttlMs, cacheScope } = result;
-  return { ...defined({ ttlMs, cacheScope }) };
 }

@@ -50,11 +50,6 @@ async function sentOnce(
   return { sentOn: String(await store.get(key)) };
 }
 
-/** It did not run after all. */
-async function forgetSent({ services, session }: Exchange, request: RpcRequest): Promise<void> {
-  await services.store?.remove(keyOf(session.name, request));
-}
-
 /**
  * The stream of a request that came before, from its start.
  * @returns undefined where the process that got it has ended before it wrote anything: then it runs here
@@ -144,7 +139,8 @@ export async function serveMessages(
     return refusal ?? empty(202);
   } catch (error) {
     release();
-    if (noted !== undefined && only !== undefined) await forgetSent(exchange, only);
+    // It did not run after all.
+    if (noted !== undefined && only !== undefined) await services.store?.remove(keyOf(session.name, only));
     throw error;
   }
 }

@@ -323,7 +323,9 @@ export class Session {
       (callId) => ({
         live: true,
         takesTasks: true,
-        notify: notifying((message) => this.#standing.send(relatedMessage(callId(), message))),
+        notify: notifying((message) =>
+          this.#standing.send({ ...message, params: relatedTo(callId(), objectOf(message.params)) }),
+        ),
       }),
       instance,
     );
@@ -510,9 +512,4 @@ export class Session {
 /** A request was on its way here when its session ended, or was evicted. */
 function overBefore(): AwaitError {
   return new AwaitError('closed', 'this session has ended');
-}
-
-/** A message of a task, on the session's stream. */
-function relatedMessage(taskId: string, message: JsonObject): JsonObject {
-  return { ...message, params: relatedTo(taskId, objectOf(message.params)) };
 }

@@ -38,16 +38,12 @@ export function checkedSecrets(secrets: unknown): readonly string[] {
       const unset = secret === undefined ? 'is undefined (is the environment variable set?); it ' : '';
       throw optionError(`secrets[${index}] ${unset}must be a string of at least ${LEAST} bytes. ${HOW}`);
     }
-    if (isRepeated(secret) || bitsIn(secret) < LEAST_BITS)
+    // Such as 43 equal letters: one block over and over.
+    const isRepeated = (secret + secret).indexOf(secret, 1) < secret.length;
+    if (isRepeated || bitsIn(secret) < LEAST_BITS)
       throw optionError(`secrets[${index}] can be guessed: it repeats itself. ${HOW}`);
     return secret;
   });
-}
-
-/** Whether it is one block over and over, such as 43 equal letters. */
-function isRepeated(secret: string): boolean {
-  const again = (secret + secret).indexOf(secret, 1);
-  return again < secret.length;
 }
 
 /**

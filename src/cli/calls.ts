@@ -125,7 +125,7 @@ function rowOf(story: Story) {
     status,
     isTask,
     method: call.method,
-    target: targetOf(call.params),
+    target: String(call.params.name ?? call.params.uri ?? ''),
     revision: call.revision,
     caller: call.principal ?? null,
     created: new Date(call.created).toISOString(),
@@ -234,10 +234,6 @@ function toldOf(entry: Entry, { answers }: ShownCall): ShownEntry {
     default:
       return { what: entry.type };
   }
-}
-
-function targetOf({ name, uri }: Readonly<Record<string, unknown>>): string {
-  return String(name ?? uri ?? '');
 }
 
 /** JSON whose strings cannot move the terminal's cursor. */

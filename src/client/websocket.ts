@@ -103,7 +103,9 @@ export class AwaitWebSocketTransport implements Transport {
   }
 
   async send(message: Rpc): Promise<void> {
-    const sent = isRequest(message) && message.method === 'initialize' ? asking(message) : message;
+    const isFirst = isRequest(message) && message.method === 'initialize';
+    // With the wish to come back.
+    const sent = isFirst ? withMeta(message, { [SESSION_META]: true }) : message;
     if (isRequest(sent)) this.#pending.set(sent.id, { message: sent });
     else if (isAnswer(sent) && isRequestId(sent.id)) {
       this.#asked.delete(sent.id);
@@ -285,11 +287,6 @@ export class AwaitWebSocketTransport implements Transport {
 function withMeta(message: ClientRequest, more: JsonObject): ClientRequest {
   const params = message.params ?? {};
   return { ...message, params: { ...params, _meta: { ...params._meta, ...more } } };
-}
-
-/** `initialize`, with the wish to come back. */
-function asking(message: ClientRequest): ClientRequest {
-  return withMeta(message, { [SESSION_META]: true });
 }
 
 function after(message: ClientRequest, event: string | undefined): ClientRequest {

@@ -256,15 +256,11 @@ function leaks({ steps }: Column, mark: string): Difference[] {
     if (question === undefined && !result.includes(mark)) return [];
     const where =
       question === undefined
-        ? `its result: ${short(around(result, mark))}`
+        ? `its result: ${short(result.slice(Math.max(0, result.indexOf(mark) - 40)))}`
         : `the question "${short(question)}"`;
     const text = `leaks between callers: what one caller answered is told to another one, in ${where}.`;
     return [{ kind: 'leak', step: index, columns: ['two callers'], text }];
   });
-}
-
-function around(text: string, mark: string): string {
-  return text.slice(Math.max(0, text.indexOf(mark) - 40));
 }
 
 /** Keeps two callers in step: each gives its next answer when the other has been asked as often. */

@@ -4,7 +4,6 @@
 
 import { NAMES, type Revision } from '../../compat/revisions.ts';
 import { optionError } from '../base/values.ts';
-import type { Entry } from '../call/journal/entries.ts';
 import type { HostFactory } from '../host/host.ts';
 import { type Comparison, concluded } from './compare.ts';
 import { askDifferences, type Difference, outcomeDifference } from './differences.ts';
@@ -147,15 +146,12 @@ function movesAt(point: Exclude<CrashPoint, 'every'>, onCrash: () => void): Move
   }
   return {
     atEntry: (entry) => {
-      if (!completes(entry, point.step)) return false;
+      const { completion } = entry.type === 'completed' ? entry : {};
+      if (completion?.kind !== 'step' || completion.path !== point.step) return false;
       onCrash();
       return true;
     },
   };
-}
-
-function completes(entry: Entry, step: string): boolean {
-  return entry.type === 'completed' && entry.completion.kind === 'step' && entry.completion.path === step;
 }
 
 interface Disturbance {

@@ -7,7 +7,6 @@ import type { JsonObject } from '../base/values.ts';
 import type { LimitOptions } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
 import { createAwaitHandler } from '../handler/handler.ts';
-import type { RevisionEntry } from '../handler/revision-options.ts';
 import type { HostFactory } from '../host/host.ts';
 import { type NodeRequest, toNodeHandler } from '../node.ts';
 import type { Logger } from '../observe/logger.ts';
@@ -54,18 +53,16 @@ export interface Surroundings {
 /** How long turns may take to end when a site is closed, in milliseconds; asking ones continue elsewhere. */
 const DRAIN = 100;
 
-function entryOf({ revision: name, capabilities }: SiteConfig): RevisionEntry<Revision> {
-  return TABLE.get(name)?.options?.includes('capabilities') ? { name, capabilities } : name;
-}
-
 export async function openSite(
   factory: HostFactory,
   config: SiteConfig,
   { store, relay, log }: Surroundings,
 ): Promise<Site> {
+  const { revision: name, capabilities } = config;
+  const declares = TABLE.get(name)?.options?.includes('capabilities');
   const life = { isDead: false, isGone: false };
   const handler = createAwaitHandler(factory, {
-    revisions: [entryOf(config)],
+    revisions: [declares ? { name, capabilities } : name],
     store: keyvOver(mortal(store, life)),
     relay: deafened(relay, life),
     secrets: [config.secret],

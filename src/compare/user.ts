@@ -50,7 +50,8 @@ export class User {
 
   #answerTo(ask: Ask): JsonObject {
     const { roots, answers } = this.#options;
-    if (ask.method === 'roots/list') return { roots: roots.map((uri) => ({ uri, name: nameOf(uri) })) };
+    if (ask.method === 'roots/list')
+      return { roots: roots.map((uri) => ({ uri, name: uri.split('/').findLast(Boolean) ?? uri })) };
     const chosen = typeof answers === 'function' ? answers(ask) : this.#choose(ask, answers);
     if (chosen !== undefined) return this.#spoken(chosen, ask);
     if (ask.method === 'sampling/createMessage') return sampleOf('a sample');
@@ -169,8 +170,4 @@ function namedChoices(alternatives: unknown): unknown[] {
 
 function sampleOf(text: string): JsonObject {
   return { role: 'assistant', model: 'side-by-side', content: { type: 'text', text } };
-}
-
-function nameOf(uri: string): string {
-  return uri.split('/').findLast((part) => part !== '') ?? uri;
 }

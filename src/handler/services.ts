@@ -275,7 +275,10 @@ export function createServices(
       mayReplay,
       check,
       engine: () => engine,
-      server: () => nameOfServer(services.serverInfo),
+      server: () => {
+        const { title, name } = objectOf(services.serverInfo);
+        return textOf(title ?? name ?? 'an MCP server');
+      },
       answered: (call, { by, route, question, arguments: args }) =>
         audit('given', call, { person: by, route, question, arguments: args }),
     });
@@ -380,10 +383,11 @@ export function createServices(
   const { tasks } = engine;
   // Tasks continue after their process died, even if no client asks about them.
   if (tasks !== undefined && taskIndex !== undefined && store?.isShared === true) {
+    const seen = new Map<string, number>();
     sweeper = sweepTasks({
       clock: systemClock,
       lease: limits.lease,
-      added: newTasks(taskIndex),
+      added: () => taskIndex.added(seen),
       heard: (id) => store.heard(id),
       failedReads: () => store.failedReads,
       progress: (id, from) => tasks.progress(id, from),
@@ -481,11 +485,6 @@ export function createServices(
   return services;
 }
 
-function nameOfServer(info: unknown): string {
-  const { title, name } = objectOf(info);
-  return textOf(title ?? name ?? 'an MCP server');
-}
-
 /** Outcomes of the last turns are still on their way to their streams, and what is noted of them comes after that. */
 async function written(writing: ReadonlySet<Promise<unknown>>): Promise<void> {
   do {
@@ -506,11 +505,6 @@ function sealedRecords(store: KeyvCallStore, sealer: Sealer): IndexRecords {
       return id ?? null;
     },
   };
-}
-
-function newTasks(index: TaskIndex): () => Promise<string[]> {
-  const seen = new Map<string, number>();
-  return () => index.added(seen);
 }
 
 /** Opens an instance for a request that is neither a call nor a session's. */

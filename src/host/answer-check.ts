@@ -3,7 +3,7 @@
  * a tool's `await` sees it. The result schemas are SDK v2's; v1's accept the same.
  */
 import { isSpecType } from '@modelcontextprotocol/server';
-import { isObject, type JsonObject, memoryOf, reasonOf } from '../base/values.ts';
+import { isObject, type JsonObject, memoryOf, objectOf, reasonOf } from '../base/values.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
 import type { Validator } from './validator.ts';
 
@@ -193,7 +193,9 @@ export function answerCheck(
       if (isForeign && !(partsOf(schema) <= MOST_PARTS))
         return `its schema has more than ${MOST_PARTS} parts, or refers to itself or to another document`;
       try {
-        judge(schema, probeOf(schema));
+        // Content that makes the evaluator read the schema of each field: it reads a schema only when it reaches it.
+        const names = Object.keys(objectOf(schema.properties));
+        judge(schema, Object.fromEntries(names.map((field) => [field, 'x'])));
         return undefined;
       } catch (error) {
         return reasonOf(error);
@@ -212,10 +214,4 @@ function isPlainAnswer(value: unknown): boolean {
   return Object.values(content).every(
     (field) => typeof field === 'string' || typeof field === 'boolean' || Number.isFinite(field),
   );
-}
-
-/** Content that makes the evaluator read the schema of each field: it reads a schema only when it reaches it. */
-function probeOf({ properties }: JsonObject): JsonObject {
-  const names = isObject(properties) ? Object.keys(properties) : [];
-  return Object.fromEntries(names.map((name) => [name, 'x']));
 }

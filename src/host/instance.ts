@@ -174,8 +174,11 @@ export class LiveInstance implements HostInstance {
     this.#calls.set(frame, context);
     // A rehearsed call asks its client nothing: asks of the server's start-up wait for a call that is run.
     const held = context.isRehearsal ? undefined : this.#router.adopt(frame);
-    const round = this.#begun.takesRounds ? recordedRound(frame) : undefined;
-    if (round !== undefined) this.#between.set(frame, frame.lastRound ?? {});
+    const { lastRound } = frame;
+    // The recorded params of the next round of a replayed call.
+    const round =
+      this.#begun.takesRounds && lastRound !== undefined ? askFor(frame, readNeeds(lastRound)) : undefined;
+    if (round !== undefined) this.#between.set(frame, lastRound ?? {});
     if (held === undefined && round === undefined) this.#attempt(frame, request);
     else void Promise.all([round, held]).then(([params]) => this.#attempt(frame, request, params));
   }
@@ -468,11 +471,6 @@ interface RoundParams extends JsonObject {
 function needsOf(response: Response): Needs | undefined {
   if (!('result' in response) || response.result.resultType !== 'input_required') return undefined;
   return readNeeds(response.result);
-}
-
-/** The recorded params of the next round of a replayed call; undefined if none are left. */
-function recordedRound(frame: Frame): Promise<RoundParams> | undefined {
-  return frame.lastRound && askFor(frame, readNeeds(frame.lastRound));
 }
 
 /** Resolves with the params of the next round; never settles if the call continues elsewhere. */

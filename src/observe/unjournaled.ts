@@ -54,7 +54,10 @@ let watching = 0;
 
 export function watchUnjournaled(warn: (message: string, detail: JsonObject) => void): Watch {
   const told = new Set<string>();
-  if (watching === 0) listen();
+  if (watching === 0) {
+    hook.enable();
+    subscribe(REQUESTS, onRequest);
+  }
   watching += 1;
   let stopped = false;
   return {
@@ -74,7 +77,9 @@ export function watchUnjournaled(warn: (message: string, detail: JsonObject) => 
       if (stopped) return;
       stopped = true;
       watching -= 1;
-      if (watching === 0) hush();
+      if (watching > 0) return;
+      hook.disable();
+      unsubscribe(REQUESTS, onRequest);
     },
   };
 }
@@ -82,16 +87,6 @@ export function watchUnjournaled(warn: (message: string, detail: JsonObject) => 
 // Promises are not needed; a Node version with this option then skips them.
 const options = { init: onResource, trackPromises: false };
 const hook = createHook(options);
-
-function listen(): void {
-  hook.enable();
-  subscribe(REQUESTS, onRequest);
-}
-
-function hush(): void {
-  hook.disable();
-  unsubscribe(REQUESTS, onRequest);
-}
 
 /** Never throws: Node ends a process whose hook throws. */
 function onResource(_id: number, type: string): void {

@@ -115,12 +115,10 @@ async function keepResponse(response: Response): Promise<{ kept: KeptFetch; resp
       return { kept: head, response: responseOf(head, continued(chunks, reader)) };
     }
   }
-  return { kept: { ...head, body: keepBytes(Buffer.concat(chunks)) } };
-}
-
-function keepBytes(bytes: Buffer): KeptBody {
+  const bytes = Buffer.concat(chunks);
   const text = bytes.toString('utf8');
-  return Buffer.from(text, 'utf8').equals(bytes) ? { text } : { base64: bytes.toString('base64') };
+  const isText = Buffer.from(text, 'utf8').equals(bytes);
+  return { kept: { ...head, body: isText ? { text } : { base64: bytes.toString('base64') } } };
 }
 
 /** A body made of the chunks read already and the rest. */
@@ -163,12 +161,10 @@ function responseOf(head: KeptResponse, body: BodyInit | null): Response {
 function keepFailure(thrown: unknown): KeptFetch {
   if (!(thrown instanceof Error)) return { error: { name: 'Error', message: String(thrown) } };
   const { name, message, cause } = thrown;
-  return { error: { name, message, ...(cause instanceof Error && { cause: keepCause(cause) }) } };
-}
-
-function keepCause(cause: Error & { code?: unknown }): NonNullable<KeptFailure['cause']> {
-  const { name, message, code } = cause;
-  return { name, message, ...(typeof code === 'string' && { code }) };
+  if (!(cause instanceof Error)) return { error: { name, message } };
+  const { code } = cause as { code?: unknown };
+  const kept = { name: cause.name, message: cause.message, ...(typeof code === 'string' && { code }) };
+  return { error: { name, message, cause: kept } };
 }
 
 /** Tools recognize errors of `fetch` by their class: a TypeError, or the DOMException of an abort. */

@@ -55,10 +55,14 @@ export function natsRelay(nats: string | NatsLike): Relay {
   let connection: Promise<NatsLike> | undefined;
   const open = (): Promise<NatsLike> => {
     if (typeof nats !== 'string') return Promise.resolve(nats);
-    connection ??= dial(nats).catch((error: unknown) => {
-      connection = undefined;
-      throw error;
-    });
+    const dial = (client: unknown): Promise<NatsLike> =>
+      (client as NatsClient).connect({ servers: nats, maxReconnectAttempts: -1 });
+    connection ??= importNamed(CLIENT)
+      .then(dial)
+      .catch((error: unknown) => {
+        connection = undefined;
+        throw error;
+      });
     return connection;
   };
   return {
@@ -100,11 +104,6 @@ export function natsRelay(nats: string | NatsLike): Relay {
       await (await connection)?.close();
     },
   };
-}
-
-async function dial(servers: string): Promise<NatsLike> {
-  const client = (await importNamed(CLIENT)) as NatsClient;
-  return client.connect({ servers, maxReconnectAttempts: -1 });
 }
 
 /** Version 3 wraps it, version 2 gives it the status of the protocol. */

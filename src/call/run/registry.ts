@@ -211,12 +211,9 @@ export class Runs {
     this.heap.hold(run.call, run.call, run.bytes);
     if (isUnattached(run) || run.isLogged) this.goesOn(run);
     countActiveTurns(1);
-    if (this.isLeaving) this.#handOverLater(run, turn);
-  }
-
-  /** A turn that began while its process leaves has as long as those before it. */
-  #handOverLater(run: Run, turn: InTurn): void {
+    if (!this.isLeaving) return;
     const { clock, limits } = this.#parts;
+    // It has as long as those before it.
     clock.after(limits.drain, () => run.state === turn && void this.#stop(run, turn)).unref();
   }
 

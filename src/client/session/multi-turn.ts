@@ -171,7 +171,10 @@ export class Call implements AskSender {
     }
     if (response.body === null) return false;
     try {
-      for await (const { id, event, data } of readEvents(response.body, (ms) => this.#hearRetry(ms))) {
+      const onRetry = (milliseconds: number): void => {
+        this.#retry = milliseconds;
+      };
+      for await (const { id, event, data } of readEvents(response.body, onRetry)) {
         if (id) {
           this.#lastEventId = id;
           this.#onToken?.(id);
@@ -217,10 +220,6 @@ export class Call implements AskSender {
     } catch (thrown) {
       this.#ports.report(asError(thrown));
     }
-  }
-
-  #hearRetry(milliseconds: number): void {
-    this.#retry = milliseconds;
   }
 
   #take(message: Rpc): void {

@@ -5,7 +5,7 @@ import { type Difference, short } from '../differences.ts';
 import type { Column } from '../play.ts';
 import { expectationOf } from '../problems.ts';
 import { leavesOf, wordsOf } from '../same.ts';
-import { requestOf, type Scenario, type Step } from '../scenario.ts';
+import { requestOf, type Scenario } from '../scenario.ts';
 import type { ServerProcess } from '../server-process.ts';
 import { advice } from './differences.ts';
 import type { Counts } from './module-counts.ts';
@@ -67,14 +67,9 @@ export function stateDifferences(
     return [...variables].flatMap((variable): Difference[] => {
       const [again, once] = [replayed?.(index, variable), kept?.(index, variable)];
       if (again === undefined || once === undefined || again === once) return [];
-      return [
-        {
-          kind: 'effect',
-          step: index,
-          columns: [name],
-          text: sentence(targetOf(step), variable, again, once),
-        },
-      ];
+      const { method, params } = requestOf(step);
+      const text = sentence(String(params.name ?? params.uri ?? method), variable, again, once);
+      return [{ kind: 'effect', step: index, columns: [name], text }];
     });
   });
 }
@@ -100,11 +95,6 @@ function declarationOf(path: string, name: string): string {
     // A file that is gone, or was never one.
   }
   return basename(path);
-}
-
-function targetOf(step: Step): string {
-  const { method, params } = requestOf(step);
-  return String(params.name ?? params.uri ?? method);
 }
 
 // --- counters that results print ---

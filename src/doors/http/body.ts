@@ -8,11 +8,6 @@ import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
 import { idOf, messagesOf, rpcError } from './reply.ts';
 
-/** `application/json`, with parameters or without. */
-function isJsonType(contentType: string | undefined): boolean {
-  return /^application\/json\s*(;|$)/i.test(contentType ?? '');
-}
-
 interface BodyLimits {
   readonly bodyBytes: number;
   readonly bodyValues: number;
@@ -36,7 +31,8 @@ export async function readBody(
   begin: BeginBody,
   nextTurn: (share: number, text: string) => Promise<void>,
 ): Promise<{ body: unknown } | { reply: Reply }> {
-  if (!isJsonType(inbound.header('content-type'))) {
+  // With parameters or without.
+  if (!/^application\/json\s*(;|$)/i.test(inbound.header('content-type') ?? '')) {
     return { reply: rpcError(415, -32000, 'Unsupported Media Type: Content-Type must be application/json') };
   }
   const checked = (body: unknown): { body: unknown } | { reply: Reply } => {

@@ -139,7 +139,7 @@ export class Pipe {
     else if (method === CANCEL && !this.#isOfSession(body)) this.#cancel(body.params);
     else if (method === 'initialize') return this.#initialize(body);
     else {
-      const from = this.#resumes ? lastEventOf(body) : undefined;
+      const from = this.#resumes ? textOrNone(metaOf(body)[EVENT_META]) : undefined;
       const own = this.#resumes ? withoutResume(body) : body;
       const sent = own === body ? text : JSON.stringify(own);
       const key = typeof method === 'string' && isRequestId(id) ? id : undefined;
@@ -152,7 +152,7 @@ export class Pipe {
   }
 
   #initialize(body: JsonObject): Promise<void> {
-    this.#resumes = this.#parts.resumable && wantsResume(body);
+    this.#resumes = this.#parts.resumable && metaOf(body)[SESSION_META] === true;
     return this.#post(isRequestId(body.id) ? body.id : undefined, body, JSON.stringify(withoutResume(body)));
   }
 
@@ -170,7 +170,7 @@ export class Pipe {
   }
 
   #isOfSession(body: JsonObject): boolean {
-    return this.#session !== undefined && !isModern(body);
+    return this.#session !== undefined && metaOf(body)[REVISION_META] === undefined;
   }
 
   /** Without a session, a cancellation ends the request's exchange. */
@@ -259,7 +259,8 @@ export class Pipe {
     const message = parsed(body);
     // Notifications and responses get no reply; each request of a batch is replied to on its own.
     if (key === undefined && status < 400) return;
-    if (message === undefined || isForHttp(message)) {
+    // A refusal that only HTTP has: a header carries the reason.
+    if (message === undefined || (isObject(message) && message.jsonrpc === undefined)) {
       if (typeof key === 'symbol' || key === undefined || status < 400) return;
       const [code, what] = status < 500 ? [-32600, 'Invalid Request'] : [-32603, 'Internal error'];
       return void this.#fail(key, code as number, `${what} (${status})`);
@@ -355,11 +356,6 @@ function idIn(text: string): Key {
   return isRequestId(id) ? id : undefined;
 }
 
-/** A refusal that only HTTP has: a header carries the reason. */
-function isForHttp(message: unknown): boolean {
-  return isObject(message) && message.jsonrpc === undefined;
-}
-
 function parsed(body: string | undefined): unknown {
   if (body === undefined || body === '') return undefined;
   try {
@@ -367,10 +363,6 @@ function parsed(body: string | undefined): unknown {
   } catch {
     return undefined;
   }
-}
-
-function isModern(message: JsonObject): boolean {
-  return metaOf(message)[REVISION_META] !== undefined;
 }
 
 // --- resuming ---
@@ -388,10 +380,6 @@ function metaOf(message: JsonObject): JsonObject {
   return objectOf(objectOf(params)._meta);
 }
 
-function wantsResume(initialize: JsonObject): boolean {
-  return metaOf(initialize)[SESSION_META] === true;
-}
-
 /** @returns undefined when it names no session */
 function sessionOf(
   message: JsonObject,
@@ -401,10 +389,6 @@ function sessionOf(
   const { [SESSION_META]: session, [VERSION_META]: version, [EVENT_META]: standing } = metaOf(message);
   if (typeof session !== 'string') return undefined;
   return { session, version: textOrNone(version), standing: textOrNone(standing) };
-}
-
-function lastEventOf(message: JsonObject): string | undefined {
-  return textOrNone(metaOf(message)[EVENT_META]);
 }
 
 function textOrNone(value: unknown): string | undefined {
