@@ -458,6 +458,11 @@ export class LoopTurns {
     });
   }
 
+  /** Whether a piece need not wait. */
+  get isFree(): boolean {
+    return this.#first.size === 0 && this.#free > 0;
+  }
+
   back(share: number): void {
     this.#free = Math.min(1, this.#free + share);
     this.#goOn();
@@ -485,6 +490,14 @@ const REPLY = 1 / 4;
 const places = new LoopTurns(false);
 const turns = new LoopTurns();
 const replies = new LoopTurns(false);
+/** Of outcomes that need no store: they do not wait for it. */
+const direct = new LoopTurns(false);
+
+/** Waits for so much of a pool. @returns gives it back, in the next turn of the event loop */
+async function partOf(pool: LoopTurns, share: number, owner: string | undefined): Promise<() => void> {
+  await pool.next(share, owner);
+  return () => systemClock.soon(() => pool.back(share));
+}
 
 /**
  * Waits for one of the eight places of reads whose length is unknown: however many requests read, the process holds at
@@ -492,9 +505,8 @@ const replies = new LoopTurns(false);
  * @param owner the known caller that the read is for; all strangers count as one owner
  * @returns gives the place back
  */
-export async function placeFor(owner: string | undefined): Promise<() => void> {
-  await places.next(READ, owner);
-  return () => systemClock.soon(() => places.back(READ));
+export function placeFor(owner: string | undefined): Promise<() => void> {
+  return partOf(places, READ, owner);
 }
 
 /** Waits for a turn of the event loop before the reader gets a long value. */
@@ -509,8 +521,44 @@ export async function given<T>(found: T, owner: string | undefined): Promise<T> 
  * @param sent settles once the reply is on its way, or never will be
  */
 export async function replyFor(owner: string | undefined, sent: Promise<unknown> | undefined): Promise<void> {
-  await replies.next(REPLY, owner);
-  void Promise.resolve(sent).then(() => replies.back(REPLY));
+  const end = await partOf(replies, REPLY, owner);
+  void Promise.resolve(sent).then(end);
+}
+
+/**
+ * Uses a tool's outcome. Of long ones four are in use at once; the others wait, as text outside of the heap.
+ * @param isStored whether its use waits for the store
+ * @param use settles once nothing needs the value any more but what runs right after that
+ */
+export function inPlace<T, U>(
+  value: T,
+  owner: string | undefined,
+  isStored: () => boolean,
+  use: (value: T) => Promise<U>,
+): Promise<U> {
+  if (roomBeside(value, LONG) >= 0) return use(value);
+  const pool = isStored() ? replies : direct;
+  const taken = pool.isFree ? kept(value) : packed(value);
+  return partOf(pool, REPLY, owner).then((end) => use(taken()).finally(end));
+}
+
+/** What is left of so much memory, about, beside a value that may be no JSON; less than 0 if that is too large. */
+function roomBeside(value: unknown, room: number): number {
+  if (typeof value === 'string') return room - value.length;
+  let left = room;
+  for (const key in value as object) if (left >= 0) left = roomBeside((value as JsonObject)[key], left - 32);
+  return left;
+}
+
+/** Functions of their own, here and below: those of `inPlace` would keep the value as well. */
+function kept<T>(value: T): () => T {
+  return () => value;
+}
+
+function packed<T>(value: T): () => T {
+  if (!isWritable(value)) return kept(value);
+  const bytes = Buffer.from(JSON.stringify(value));
+  return () => JSON.parse(String(bytes)) as T;
 }
 
 /** Reads one record in a place (`placeFor`). */

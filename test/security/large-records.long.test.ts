@@ -198,3 +198,25 @@ describe('a stranger with large records in a shared store', () => {
     );
   }, 120_000);
 });
+
+describe('a stranger whose large results come in one moment', () => {
+  const { params } = call(0, 'large');
+  const requests: [what: string, method: string, params: object][] = [
+    ['calls of a quick tool', 'tools/call', params],
+    ['calls of a tool that takes a moment', 'tools/call', { ...params, name: 'late' }],
+    ['prompts', 'prompts/get', { name: 'large' }],
+    ['resources', 'resources/read', { uri: 'large://text' }],
+  ];
+
+  it.each(requests)(
+    'sends %s',
+    async (_what, method, params) => {
+      const peers = await Promise.all(Array.from({ length: 10 }, () => inSession(url, '2025-11-25')));
+      await flood(async (id) => {
+        const headers = { ...HEADERS, ...peers[id % peers.length]?.headers };
+        await unread('POST /mcp', headers, JSON.stringify({ jsonrpc: '2.0', id, method, params }));
+      });
+    },
+    120_000,
+  );
+});

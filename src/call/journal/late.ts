@@ -74,11 +74,12 @@ export class LateJournal extends JournalOver {
   }
 
   /** Nothing of a call that is over is written any more, unless something was, or is on its way: others may find that. */
-  end(): void {
+  end(): boolean {
     this.#hasEnded = true;
     this.#isOver ||= this.isUnwritten && this.#kept === undefined;
     // It holds the reply.
     if (this.#isOver) this.#onBegin = undefined;
+    return this.#isOver;
   }
 
   append(entry: Entry, onWritten?: () => void): Promise<void> {

@@ -102,6 +102,10 @@ export class RunJournal extends JournalOver {
     return this.journal.begin?.();
   }
 
+  end(): boolean {
+    return this.journal.end?.() ?? this.position < 0;
+  }
+
   store(): Promise<void> | undefined {
     const { journal } = this;
     return journal.begin === undefined ? journal.store?.() : journal.begin();

@@ -10,6 +10,8 @@ export interface OpenJournal extends Journal {
   readonly position: number;
   /** Whether nothing of the call is written, nor about to be. */
   readonly isUnwritten?: boolean;
+  /** Its outcome is there. @returns whether nothing of the call is in the log, nor will be */
+  end?(): boolean;
   /**
    * Called, in the order of positions, with the entries that other processes appended for this one to act on. Set
    * before the first append.

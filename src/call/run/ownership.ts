@@ -190,7 +190,7 @@ export class Ownership {
 
   /** The client of a turn disconnected: the same request continues it, here or elsewhere. */
   disconnect(run: Run, request: Resume): void {
-    if (run.state.at !== 'turn' || isTask(run) || becomingTask(run) !== undefined) return;
+    if (run.state.at !== 'turn' || run.frame.over || isTask(run) || becomingTask(run) !== undefined) return;
     const key = keyOf(request.state);
     const waiting = interrupted(run, request);
     this.#runs.leaveTurn(run);

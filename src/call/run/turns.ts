@@ -9,6 +9,7 @@ import {
   callAt,
   defined,
   ELICIT,
+  inPlace,
   isObject,
   isWritable,
   type JsonObject,
@@ -120,8 +121,7 @@ export class Turns {
       let late: Timer | undefined;
       const end = (ending: Ending): void => {
         late?.cancel();
-        this.#runs.leaveTurn(run);
-        const ended = this.#ended({ run, context, request }, ending);
+        const ended = this.#left({ run, context, request }, ending);
         this.#runs.ending(run.call.id, ended);
         ended.then(resolve, (error: unknown) => {
           // A task's turn has no waiting request, so its failure is reported here.
@@ -148,6 +148,8 @@ export class Turns {
   async #stop(run: Run, request: Resume | undefined, resolve: (outcome: Outcome) => void): Promise<void> {
     const error = new AwaitError('closed', 'this handler was closed');
     const closing = (): void => resolve(failedWith(error));
+    // Its outcome is about to be written.
+    if (run.frame.over) return;
     const becoming = becomingTask(run);
     if (isTask(run) || becoming !== undefined) {
       // Its client gets the task, if it becomes one.
@@ -225,8 +227,19 @@ export class Turns {
 
   // --- the end of a turn ---
 
+  /** A long outcome waits for a place: what tools return in one moment is unbounded. */
+  #left(entered: Entered, ending: Ending): Promise<Outcome> {
+    const { call, journal } = entered.run;
+    if (ending.kind !== 'finished' || urlsNeeded(ending.response)) return this.#ended(entered, ending);
+    const isStored = (): boolean => !journal.end();
+    return inPlace(ending.response, call.principal, isStored, (response) =>
+      this.#ended(entered, { kind: 'finished', response }),
+    );
+  }
+
   #ended(entered: Entered, ending: Ending): Promise<Outcome> {
     const { run, request } = entered;
+    this.#runs.leaveTurn(run);
     switch (ending.kind) {
       case 'finished':
         return this.#finished(entered, ending.response);
