@@ -41,10 +41,10 @@ export function later(
 }
 
 /** Refuses an answer that no open ask can take: its client must not read a 202. */
-export function undelivered(id: unknown): Reply {
+export function undelivered({ now }: Services, id: unknown): Reply {
   const [callId = ''] = String(id).split('/', 1);
   // Live calls end shortly before they expire.
-  const isLate = expiryOf(streamIdOf(callId)) - LAST_WORDS <= Date.now();
+  const isLate = expiryOf(streamIdOf(callId)) - LAST_WORDS <= now();
   const why = isLate
     ? 'the call that asked has expired'
     : 'no request with this id waits for an answer of this client';

@@ -54,7 +54,7 @@ export async function take(
     if (typeof message.method === 'string') await session.notified(message);
     else if (!(await session.answer(message))) {
       services.settings.logger.warn('an answer came to an ask that is not open here', { id: message.id });
-      refusal = undelivered(message.id);
+      refusal = undelivered(services, message.id);
     }
   }
   return refusal;

@@ -179,7 +179,7 @@ async function post(
         parts.services.settings.logger.warn('an answer came to an ask that is not open here', {
           id: posted.message.id,
         });
-        return undelivered(posted.message.id);
+        return undelivered(parts.services, posted.message.id);
       }
       return empty(202);
     case 'notification':

@@ -83,9 +83,11 @@ export class KeyvCallStore implements CallStore {
   readonly #retry: Retry;
   /** The callers whose calls are being looked after. */
   readonly #looking = new Set<string | undefined>();
-  /** How far the store's clock is ahead of this process's monotonic one, and when it was looked at. */
-  #ahead: number;
+  /** How far the store's clock, if it has one, is ahead of this process's monotonic one, and when it was looked at. */
+  #ahead: number | undefined;
   #looked = -Infinity;
+  /** How far the time of day was ahead of it then. */
+  #drift = 0;
   #probe: { readonly at: number; readonly answers: Promise<boolean> } | undefined;
 
   /**
@@ -100,7 +102,6 @@ export class KeyvCallStore implements CallStore {
       keyv === undefined ? new MemoryBacking() : new KeyvBacking(keyv, names, cipher, lease / 4);
     this.#backing = closable(backing);
     this.#clock = clock;
-    this.#ahead = clock.now() - clock.elapsed();
     this.#lease = lease;
     // A process that follows a call of a shared store takes it over after a lease of silence.
     const quiet = this.isShared ? LEASES * lease : 0;
@@ -351,15 +352,18 @@ export class KeyvCallStore implements CallStore {
   time(): number {
     const { now, elapsed } = this.#clock;
     const began = elapsed();
-    if (began > this.#looked + LOOK) {
+    const drift = now() - began;
+    // A machine that slept may have a monotonic clock that stood still.
+    if (began > this.#looked + LOOK || Math.abs(drift - this.#drift) > QUICK) {
       this.#looked = began;
+      this.#drift = drift;
       const looked = (time: number | undefined): void => {
         const trip = elapsed() - began;
-        if (trip < QUICK) this.#ahead = (time ?? now()) - began - trip / 2;
+        if (trip < QUICK) this.#ahead = time && time - began - trip / 2;
       };
       this.#backing.time().then(looked, () => {});
     }
-    return began + this.#ahead;
+    return this.#ahead === undefined ? now() : Math.round(began + this.#ahead);
   }
 
   /** Several records, in one read where the store can. */
@@ -389,13 +393,13 @@ export class KeyvCallStore implements CallStore {
    */
   async sweep(): Promise<number> {
     for (const held of this.#held?.calls ?? [])
-      if (held.call.expires + MARGIN >= this.#clock.now()) continue;
+      if (held.call.expires + MARGIN >= this.time()) continue;
       else if (this.isShared) this.#held?.drop(held.call.id);
       else this.#evict(held);
     if (this.primitive === 'redis' || !this.#backing.canList) return 0;
     const gone: string[] = [];
     for await (const { key, expires } of this.#backing.keys())
-      if (expires + MARGIN < this.#clock.now()) gone.push(key);
+      if (expires + MARGIN < this.time()) gone.push(key);
     for (let from = 0; from < gone.length; from += SWEPT)
       await this.#backing.removeKeys(gone.slice(from, from + SWEPT));
     return gone.length;
@@ -420,7 +424,7 @@ export class KeyvCallStore implements CallStore {
   }
 
   #lifetime(expires: number): number {
-    return Math.max(expires - this.#clock.now(), 0) + MARGIN;
+    return Math.max(expires - this.time(), 0) + MARGIN;
   }
 }
 

@@ -6,8 +6,10 @@ import { ToolMarks } from '../../compat/tasks/marks.ts';
 import { believing, PageAsks } from '../ask/page-asks.ts';
 import { AskPage } from '../ask/serve.ts';
 import {
+  type Clock,
   defined,
   every,
+  isPerRequest,
   type JsonObject,
   nextTurn,
   objectOf,
@@ -132,7 +134,9 @@ export function createServices(
   traffic = new Traffic(given.limits, counters),
 ): Services {
   const { limits, audience, secrets } = given;
-  const { now } = systemClock;
+  // What processes compare with one another is told by the clock that they share, if their store has one.
+  const now = (): number => store?.time() ?? systemClock.now();
+  const clock: Clock = { ...systemClock, now };
   const ring = new KeyRing(typeof secrets === 'function' ? undefined : secrets);
   const source =
     typeof secrets === 'function'
@@ -209,7 +213,7 @@ export function createServices(
         ? { ...bytes, all: Infinity, large: LARGE_SHARED }
         : { all: bytes.all / 4, caller: bytes.caller / 4, large: LARGE },
     ...defined({ relay: settings.relay }),
-    clock: systemClock,
+    clock,
     limits,
     warn,
   });
@@ -220,7 +224,7 @@ export function createServices(
     records && new TaskIndex(records, (owner) => names.guessable(what, owner), lifetime, now);
   callIndex = indexOf('calls', settings.ttl);
   const calls =
-    store && new CallBook(store, names, systemClock, callIndex, (id, scope) => streams.remove(id, scope));
+    store && new CallBook(store, names, clock, callIndex, (id, scope) => streams.remove(id, scope));
   const taskIndex = indexOf('tasks', settings.ttl);
   const announcements = new Announcements({
     log: store?.isShared ? indexOf('announcements', 1) : undefined,
@@ -282,9 +286,9 @@ export function createServices(
       answered: (call, { by, route, question, arguments: args }) =>
         audit('given', call, { person: by, route, question, arguments: args }),
     });
-  const time = settings.ask && store && (() => store.time());
+  const time = settings.ask && now;
   // Looked at before it is needed.
-  time?.();
+  if (!isPerRequest()) now();
   const engine: Engine = new Engine({
     ...defined({ store, route: asking?.route, outlasts: asking?.outlasts, late: asking?.late }),
     local: logs,
@@ -301,7 +305,7 @@ export function createServices(
       maxAsks: limits.asks,
       maxHeldNotifications: limits.heldNotifications,
       maxDrawnBytes: limits.journalBytes,
-      clock: systemClock,
+      clock,
       warn,
       ...defined({ overloaded: load?.overloaded, asked: watch?.asked }),
       leaving: () => engine.isDue,
@@ -318,7 +322,7 @@ export function createServices(
     replay: mayReplay,
     onDrop: settings.onDrop,
     holdsServers: isPeerHost(factory),
-    clock: systemClock,
+    clock,
     time,
     count: (what) => {
       counters[what] += 1;
@@ -360,7 +364,7 @@ export function createServices(
     },
   });
   const replies = new CallConnections({
-    clock: systemClock,
+    clock,
     read: (callId, position, owner) => logs.read(callId, position, owner),
     wake: (callId, by) => void engine.wake(callId, by),
   });
@@ -385,7 +389,7 @@ export function createServices(
   if (tasks !== undefined && taskIndex !== undefined && store?.isShared === true) {
     const seen = new Map<string, number>();
     sweeper = sweepTasks({
-      clock: systemClock,
+      clock,
       lease: limits.lease,
       added: () => taskIndex.added(seen),
       heard: (id) => store.heard(id),

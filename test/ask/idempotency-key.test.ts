@@ -13,6 +13,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import { systemClock } from '../../src/base/values.ts';
 import { tuned } from '../../src/call/limits.ts';
+import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { step } from '../../src/index.ts';
 import { openStore } from '../../src/store.ts';
 import { accept, post, type RawCall, type RawReply, textOf } from '../e2e/clients.ts';
@@ -238,7 +239,7 @@ describe.each(some(STORES.filter(({ down }) => !down)))('an idempotency key with
   it('names another call once its call is over, and that one as long', async () => {
     const ttl = 600_000;
     const audience = `over ${Date.now()}`;
-    const jump = vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now());
+    const jump = vi.spyOn(KeyvCallStore.prototype, 'time').mockImplementation(() => Date.now());
     const store = await openStore(service.url());
     const served = await serveHere(build, { secrets: [SECRET], store, audience, ttl });
     const what = `again ${service.name}`;

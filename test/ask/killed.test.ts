@@ -17,8 +17,8 @@ import { ElicitRequestSchema, type ElicitResult } from '@modelcontextprotocol/sd
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { begin } from '../e2e/anywhere.ts';
-import { balance, compiled, effectsIn, SECRET, scratch } from '../e2e/harness.ts';
-import { STORES } from '../e2e/services.ts';
+import { balance, clockAhead, compiled, effectsIn, SECRET, scratch } from '../e2e/harness.ts';
+import { hasClock, STORES } from '../e2e/services.ts';
 import { some } from '../short.ts';
 
 const ORIGIN = 'http://127.0.0.1:1';
@@ -121,15 +121,21 @@ async function linkTo(to: string, at: string): Promise<string> {
 }
 
 describe.each(some(STORES.filter(({ down }) => !down)))('with $name', (service) => {
-  it.each(some(['2025-11-25', '2026-07-28'] as const))(
-    '%s: begun at A, answered at B, called again at C, with A killed',
-    async (kind) => {
+  const kinds = some(['2025-11-25', '2026-07-28'] as const);
+  const aheads = hasClock(service) ? [0, 7_200_000] : [0];
+  it.each(kinds.flatMap((kind) => aheads.map((ahead) => [kind, ahead] as const)))(
+    '%s: begun at A, answered at B, called again at C, with A killed, and their clocks %d ms apart',
+    async (kind, ahead) => {
       // Of a run before, the call of the same arguments would be done.
       const to = randomUUID();
       const file = join(scratch(), 'effects');
       writeFileSync(`${file}.${to}`, '');
       const store = service.url();
-      const [a, b, c] = await Promise.all([start(store, file), start(store, file), start(store, file)]);
+      const [a, b, c] = await Promise.all([
+        start(store, file),
+        start(store, file, clockAhead(ahead)),
+        start(store, file, clockAhead(-ahead)),
+      ]);
       const asked = await (await open(kind, a.url))(to);
       expect(asked).toMatch(/^NOT DONE YET/);
       await killed(a.child);

@@ -225,7 +225,8 @@ describe('2026-07-28 with URL mode alone', () => {
   it('is asked with its own answer where it opens nothing', async () => {
     const first = await byHand(one, 'rome', { capabilities });
     const responses = Object.fromEntries(first.keys.map((key) => [key, { action: 'decline' }]));
-    vi.spyOn(systemClock, 'elapsed').mockImplementation(() => performance.now() + 1_100);
+    const now = Date.now() + 1_100;
+    vi.spyOn(KeyvCallStore.prototype, 'time').mockReturnValue(now);
     const last = await byHand(two, 'rome', { capabilities, state: first.state, responses });
     expect(textOf(last)).toBe('decline undefined');
   });

@@ -135,6 +135,12 @@ export interface SpawnOptions {
 /** How long the owner of a turn may be silent in the processes that tests start, in milliseconds. */
 export const LEASE = 2_500;
 
+/** The environment of a process whose clock is so many milliseconds ahead. */
+export function clockAhead(ahead: number): { NODE_OPTIONS: string } {
+  const script = `const%20now=Date.now;Date.now=()=>now()+${ahead}`;
+  return { NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --import data:text/javascript,${script}` };
+}
+
 const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
 const TUNED_SERVE = new URL('../fixtures/tuned-serve.mjs', import.meta.url).pathname;
 

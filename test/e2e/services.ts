@@ -78,6 +78,8 @@ export const POSTGRES = await service('PostgreSQL', POSTGRES_URL, 5432, async (u
 });
 export const NATS = await service('NATS', NATS_URL, 4222);
 export const STORES: readonly Service[] = [SQLITE, REDIS, POSTGRES];
+/** SQLite's processes are on one machine. */
+export const hasClock = (store: Service): boolean => store !== SQLITE;
 
 /** Where two processes may keep their calls: each store, and the token alone. */
 export interface Kind {
