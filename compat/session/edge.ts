@@ -147,7 +147,7 @@ async function get(parts: SessionEdgeParts, inbound: Inbound): Promise<Reply> {
     if (event !== undefined && found !== undefined) {
       const { suspended } = found;
       if (hasAll(found, event) || (suspended && wire.reply?.isEnd(suspended, event)))
-        return ended(session.id);
+        return { status: 200, headers: { ...SSE_HEADERS, [SESSION]: session.id }, body: '' };
       return resumed(exchange, logOf(found.call, wire.reply), event, last);
     }
     const place = await services.streams.resume(last, session.id, session.principal);
@@ -158,11 +158,6 @@ async function get(parts: SessionEdgeParts, inbound: Inbound): Promise<Reply> {
   } catch (error) {
     return refusedEventId(services, inbound, error);
   }
-}
-
-/** A stream without an event. */
-function ended(session: string): Reply {
-  return { status: 200, headers: { ...SSE_HEADERS, [SESSION]: session }, body: '' };
 }
 
 async function end(parts: SessionEdgeParts, inbound: Inbound): Promise<Reply> {

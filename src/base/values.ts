@@ -405,6 +405,9 @@ export function advice(reason: Reason, retry = false): { readonly [ADVICE]: obje
   return { [ADVICE]: { reason, retry } };
 }
 
+/** Data of errors that say that a call was not passed on to its server: they are no outcome of it. */
+export const unpassed = new WeakSet<object>();
+
 /** Whether the same request may be sent again; undefined if the error does not say. */
 export function retryIn(data: unknown): boolean | undefined {
   const given = isObject(data) ? data[ADVICE] : undefined;
@@ -556,9 +559,13 @@ function kept<T>(value: T): () => T {
 }
 
 function packed<T>(value: T): () => T {
-  if (!isWritable(value)) return kept(value);
-  const bytes = Buffer.from(JSON.stringify(value));
-  return () => JSON.parse(String(bytes)) as T;
+  try {
+    const bytes = Buffer.from(JSON.stringify(value));
+    return () => JSON.parse(String(bytes)) as T;
+  } catch {
+    // Who uses it says what is wrong with it.
+    return kept(value);
+  }
 }
 
 /** Reads one record in a place (`placeFor`). */

@@ -25,11 +25,6 @@ const MASKS: readonly (readonly [RegExp, string])[] = [
   [/\b[0-9a-f]{16,}\b/gi, '‹token›'],
 ];
 
-/** Letters of both cases and digits: a base64url token, and no word. */
-function isToken(run: string): boolean {
-  return /\d/.test(run) && /[a-z]/.test(run) && /[A-Z]/.test(run);
-}
-
 /** The leaves of a step, by their paths: the values that are compared. */
 export type Leaves = ReadonlyMap<string, string>;
 
@@ -138,6 +133,8 @@ function masked(text: string, ignore: readonly RegExp[]): string {
   let result = text;
   for (const pattern of ignore) result = result.replace(pattern, '‹ignored›');
   for (const [pattern, mask] of MASKS) result = result.replace(pattern, mask);
-  result = result.replace(/[\w-]{20,}/g, (run) => (isToken(run) ? '‹token›' : run));
+  result = result.replace(/[\w-]{20,}/g, (run) =>
+    [/\d/, /[a-z]/, /[A-Z]/].every((kind) => kind.test(run)) ? '‹token›' : run,
+  );
   return result;
 }

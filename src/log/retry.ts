@@ -82,7 +82,8 @@ export class Retry {
       if (!hasCode(error, 'store')) throw error;
       this.#failed(error);
       if (isOver()) throw error;
-      await paused(clock, pause);
+      // Does not keep the process alive.
+      await new Promise<void>((resolve) => void clock.after(pause, resolve).unref());
       try {
         const result = await attempt();
         this.#answers();
@@ -107,9 +108,4 @@ export class Retry {
     this.#reported = undefined;
     this.#parts.report?.(undefined);
   }
-}
-
-/** Does not keep the process alive. */
-function paused(clock: Clock, milliseconds: number): Promise<void> {
-  return new Promise((resolve) => clock.after(milliseconds, resolve).unref());
 }

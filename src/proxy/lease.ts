@@ -7,7 +7,16 @@
  * 3. When a server ends, its open requests that cannot ask are sent to the next one; an open call is lost, and the
  *    engine decides whether to run it again.
  */
-import { AwaitError, advice, CANCEL, defined, isObject, type JsonObject } from '../base/values.ts';
+import {
+  AwaitError,
+  advice,
+  CANCEL,
+  defined,
+  isObject,
+  type JsonObject,
+  objectOf,
+  unpassed,
+} from '../base/values.ts';
 import { type CallContext, currentContext } from '../call/frame/context.ts';
 import type { Response } from '../call/journal/entries.ts';
 import { wireError } from '../call/run/wire-error.ts';
@@ -253,13 +262,15 @@ export class PeerLease implements RequestOwner {
     this.#transport?.tell({ jsonrpc: '2.0', id, ...response });
   }
 
-  #failed(error: unknown): Response {
-    const failure = AwaitError.from(error);
+  #failed(thrown: unknown): Response {
+    const failure = AwaitError.from(thrown);
     this.#options.logger.warn('a request could not be passed to its server', { error: failure.message });
     // How long the queue is may be known, how a server ended may not.
-    if (failure.code === 'limit')
-      return { error: { code: -32000, message: failure.message, data: advice('limit') } };
-    return { error: wireError(failure) };
+    const data = advice('limit');
+    const error =
+      failure.code === 'limit' ? { code: -32000, message: failure.message, data } : wireError(failure);
+    unpassed.add(objectOf(error.data));
+    return { error };
   }
 }
 

@@ -40,7 +40,11 @@ async function recorded(
     }
   });
   if ('error' in kept) throw reviveFailure(kept.error);
-  if (kept.body !== undefined) return reviveResponse(kept, kept.body);
+  const { body } = kept;
+  if (body !== undefined) {
+    if ('none' in body) return responseOf(kept, null);
+    return responseOf(kept, 'text' in body ? Buffer.from(body.text) : Buffer.from(body.base64, 'base64'));
+  }
   if (live !== undefined) return live;
   if (SAFE.has(method)) return send();
   throw new AwaitError(
@@ -140,11 +144,6 @@ function continued(
     },
     cancel: (reason) => reader.cancel(reason),
   });
-}
-
-function reviveResponse(head: KeptResponse, body: KeptBody): Response {
-  if ('none' in body) return responseOf(head, null);
-  return responseOf(head, 'text' in body ? Buffer.from(body.text) : Buffer.from(body.base64, 'base64'));
 }
 
 function responseOf(head: KeptResponse, body: BodyInit | null): Response {

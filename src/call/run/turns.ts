@@ -13,15 +13,17 @@ import {
   isObject,
   isWritable,
   type JsonObject,
+  objectOf,
   type Repeating,
   type Timer,
+  unpassed,
 } from '../../base/values.ts';
 import { checkGiven, uncheckable } from '../ask/answer.ts';
 import { lackOf, missingCapability } from '../ask/capability.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
 import type { Detach, Ending, Lack, Turn } from '../frame/turn.ts';
-import { CANCELLED, type Checkpoint, type OpenAsk, type Response } from '../journal/entries.ts';
+import { CANCELLED, type Checkpoint, isContinued, type OpenAsk, type Response } from '../journal/entries.ts';
 import type { Answers } from './answers.ts';
 import type { Checkpoints } from './checkpoints.ts';
 import type { Handoff } from './handoff.ts';
@@ -313,8 +315,11 @@ export class Turns {
     if (run.state.at === 'over') return GONE;
     if (isTask(run)) return this.#finishTask(run, given, context);
     // A request that came again for a call that outlasts it says only what that call was refused with.
+    // One that was not passed on to its server is no outcome of a call that the same request continues, or an equal one.
     const isRefused =
-      (run.frame.isUnreached || (request && run.call.outlasted)) && this.#parts.isRefusal(given);
+      'error' in given && unpassed.has(objectOf(given.error.data))
+        ? request !== undefined || isContinued(run.call.id)
+        : (run.frame.isUnreached || (request && run.call.outlasted)) && this.#parts.isRefusal(given);
     const from = request?.state.at ?? (context.live ? -Infinity : 0);
     if (isRefused && run.journal.position - from < MOST_REFUSED) return this.#leave(run, given);
     if (wishOf(run, context)?.always) return this.#finishAsTask({ run, context, request }, given);
