@@ -31,10 +31,10 @@ function markupOf(part: Part): string {
 }
 
 /** Characters without a picture: they turn the direction of a text, have no width, or control a terminal. */
-const UNSEEN = /(?![\t\n\r])[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
+const UNSEEN = /(?![\t\n\r])[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
 /** The same without those that join emoji, and letters of Persian and Indic languages. */
 const UNSEEN_IN_PROSE =
-  /(?![\t\n\r\u200c]|\u200d|[\ufe0e\ufe0f])[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
+  /(?![\t\n\r\u200c]|\u200d|[\ufe0e\ufe0f])[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
 
 /** Characters that are shown of a text at most. */
 export const LONGEST = 200_000;
