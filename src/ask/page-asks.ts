@@ -57,7 +57,7 @@ type Asked = Pick<AskEvent, 'person' | 'url' | 'tool'>;
 export class PageAsks {
   readonly calls: WaitingCalls;
   readonly #parts: PageAsksParts;
-  readonly #clock: Clock = systemClock;
+  readonly #clock: Clock;
   /** Tools whose calls may not be run again, of which the log was told. */
   readonly #told = new Set<string>();
   /** By the ids of calls that wait for a person, as far as this process opened their asks. */
@@ -66,6 +66,7 @@ export class PageAsks {
   constructor(parts: PageAsksParts) {
     this.#parts = parts;
     const { store, records, names, sealer, ttl, now, settings, server, answered } = parts;
+    this.#clock = { ...systemClock, now };
     const urlOf = ({ id, expires }: CallRecord): string =>
       `${settings?.url.href}/${sealer.seal('ask', { id }, expires)}`;
     this.calls = new WaitingCalls({ store, records, names, ttl, now, urlOf, server, answered });

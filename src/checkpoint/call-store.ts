@@ -34,7 +34,7 @@ const LEASES = 6;
 const PROBE = 1_000;
 /** Between two looks at the store's clock, in milliseconds. */
 const LOOK = 60_000;
-/** How long a look may take that says what time it is, in milliseconds. */
+/** How long a look may take that says what time it is, in milliseconds; a slow one is better than none. */
 const QUICK = 500;
 /** Entries that are read together. */
 const AT_ONCE = 4;
@@ -86,8 +86,6 @@ export class KeyvCallStore implements CallStore {
   /** How far the store's clock, if it has one, is ahead of this process's monotonic one, and when it was looked at. */
   #ahead: number | undefined;
   #looked = -Infinity;
-  /** How far the time of day was ahead of it then. */
-  #drift = 0;
   #probe: { readonly at: number; readonly answers: Promise<boolean> } | undefined;
 
   /**
@@ -350,20 +348,19 @@ export class KeyvCallStore implements CallStore {
 
   /** Milliseconds since the epoch by the store's own clock, once that was looked at, or by this process's. */
   time(): number {
-    const { now, elapsed } = this.#clock;
+    const { elapsed } = this.#clock;
     const began = elapsed();
-    const drift = now() - began;
-    // A machine that slept may have a monotonic clock that stood still.
-    if (began > this.#looked + LOOK || Math.abs(drift - this.#drift) > QUICK) {
-      this.#looked = began;
-      this.#drift = drift;
+    if (began > this.#looked + LOOK) {
+      // Again in a second, where it fails or is slow.
+      this.#looked = began + 1_000 - LOOK;
       const looked = (time: number | undefined): void => {
         const trip = elapsed() - began;
-        if (trip < QUICK) this.#ahead = time && time - began - trip / 2;
+        if (trip < QUICK) this.#looked = began;
+        if (trip < QUICK || this.#ahead === undefined) this.#ahead = time && time - began - trip / 2;
       };
       this.#backing.time().then(looked, () => {});
     }
-    return this.#ahead === undefined ? now() : Math.round(began + this.#ahead);
+    return this.#ahead === undefined ? this.#clock.now() : Math.round(began + this.#ahead);
   }
 
   /** Several records, in one read where the store can. */

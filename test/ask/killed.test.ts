@@ -133,8 +133,8 @@ describe.each(some(STORES.filter(({ down }) => !down)))('with $name', (service) 
       const store = service.url();
       const [a, b, c] = await Promise.all([
         start(store, file),
-        start(store, file, clockAhead(ahead)),
         start(store, file, clockAhead(-ahead)),
+        start(store, file, clockAhead(ahead)),
       ]);
       const asked = await (await open(kind, a.url))(to);
       expect(asked).toMatch(/^NOT DONE YET/);
