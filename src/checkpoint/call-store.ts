@@ -5,7 +5,16 @@
  * record.
  */
 import type Keyv from 'keyv';
-import { AwaitError, type Clock, given, isObject, memoryOf, placeFor, readFor } from '../base/values.ts';
+import {
+  AwaitError,
+  type Clock,
+  given,
+  isObject,
+  LONG,
+  memoryOf,
+  placeFor,
+  readFor,
+} from '../base/values.ts';
 import {
   type CallRecord,
   DELETED,
@@ -18,6 +27,7 @@ import {
 } from '../call/journal/entries.ts';
 import { type Entries, JournalWriter } from '../call/journal/writer.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
+import { told } from '../call/run/wire-error.ts';
 import { Retry } from '../log/retry.ts';
 import { type Backing, KeyvBacking, MemoryBacking } from './backing.ts';
 import { type ByteLimits, type BytesHolder, HeldBytes } from './held-bytes.ts';
@@ -243,9 +253,16 @@ export class KeyvCallStore implements CallStore {
           this.#makeRoom(call, size, entry.type === 'reading');
         else if (hasAnswers(entry)) this.#makeRoom(call, size, true);
       });
-    // A call goes on without room for its notifications.
-    const isKept = entry.type !== 'notified' || held?.spares(call, memoryOf(entry.messages)) !== false;
-    const record = isKept ? entry : { ...entry, messages: [] };
+    // A call goes on without room for its notifications, and a stranger's for its long result: its connection has them.
+    const isSpared =
+      entry.type === 'ended' &&
+      call.principal === undefined &&
+      this.isShared &&
+      memoryOf(entry.response) > LONG;
+    const spare = isSpared ? entry.response : entry.type === 'notified' && entry.messages;
+    const isKept = !spare || held?.spares(call, memoryOf(spare)) !== false;
+    const without = isSpared ? { response: { error: told('limit') } } : { messages: [] };
+    const record = isKept ? entry : { ...entry, ...without };
     const lifetime = this.#lifetime(call.expires);
     const inserted = await this.#insert(`${call.id}:${at}`, record, lifetime, until, sized);
     if (inserted) this.#count(call, at, bytes, entry);

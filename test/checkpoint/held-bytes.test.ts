@@ -1,11 +1,14 @@
 /** Which records of finished calls go, where a caller or all together have too many. */
+import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
-import { systemClock } from '../../src/base/values.ts';
-import { type CallRecord, CONTINUED } from '../../src/call/journal/entries.ts';
+import { defined, systemClock } from '../../src/base/values.ts';
+import { type CallRecord, CONTINUED, type Entry } from '../../src/call/journal/entries.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { type ByteLimits, HeldBytes } from '../../src/checkpoint/held-bytes.ts';
 import { Names } from '../../src/checkpoint/names.ts';
 import { plainRecords } from '../../src/checkpoint/records.ts';
+import { openStore } from '../../src/store.ts';
+import { SQLITE } from '../e2e/services.ts';
 
 const ROOMY: ByteLimits = { all: 1_000_000, caller: 1_000_000, outcomes: 1_000 };
 
@@ -120,3 +123,32 @@ it('every holder in this process’s own memory is counted, however many there a
   }
   expect([...held.calls].length + evicted.length).toBe(count);
 });
+
+it.each(['ann', undefined])(
+  'long outcomes of %s that come in one moment leave a quarter of the share of strangers in a shared store, who get them all the same',
+  async (principal) => {
+    const written: [Entry['type'], unknown][] = [];
+    const keyv = await openStore(SQLITE.url());
+    const store = new KeyvCallStore(keyv, systemClock, 10_000, {
+      names: new Names('here'),
+      cipher: plainRecords('here'),
+      bytes: { all: 100_000_000, caller: 4_000_000, outcomes: 1_000 },
+      written: (_call, entry) => written.push([entry.type, entry.type === 'ended' && entry.response]),
+    });
+    const expires = Date.now() + 60_000;
+    const calls = Array.from({ length: 20 }, (_, nth) => {
+      const id = `${expires.toString(36)}.${randomUUID()}${nth}`;
+      return { id, expires, ...defined({ principal }) } as CallRecord;
+    });
+    const response = { result: { content: [{ type: 'text', text: 'x'.repeat(1_000_000) }] } };
+    for (const call of calls) await store.insertEntry(call, 0, { type: 'called', format: 1, call });
+    for (const call of calls) await store.insertEntry(call, 1, { type: 'ended', response, when: 0 });
+    const kept = await Promise.all(calls.map((call) => store.read(call.id, 1)));
+    const isWhole = (entry: Entry | undefined): boolean => JSON.stringify(entry).length > 1_000_000;
+    expect(kept.filter(isWhole)).toHaveLength(principal === undefined ? 2 : 20);
+    expect(written.filter(([type]) => type === 'ended').map(([, told]) => told)).toEqual(
+      calls.map(() => response),
+    );
+    await keyv.disconnect();
+  },
+);
