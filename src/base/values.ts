@@ -408,6 +408,10 @@ export function advice(reason: Reason, retry = false): { readonly [ADVICE]: obje
 /** Data of errors that say that a call was not passed on to its server: they are no outcome of it. */
 export const unpassed = new WeakSet<object>();
 
+export function isUnpassed(response: object): boolean {
+  return 'error' in response && unpassed.has(objectOf(objectOf(response.error).data));
+}
+
 /** Whether the same request may be sent again; undefined if the error does not say. */
 export function retryIn(data: unknown): boolean | undefined {
   const given = isObject(data) ? data[ADVICE] : undefined;
@@ -539,17 +543,17 @@ export function inPlace<T, U>(
   isStored: () => boolean,
   use: (value: T) => Promise<U>,
 ): Promise<U> {
-  if (roomBeside(value, LONG) >= 0) return use(value);
+  if (leftBy(value, LONG) >= 0) return use(value);
   const pool = isStored() ? replies : direct;
   const taken = pool.isFree ? kept(value) : packed(value);
   return partOf(pool, REPLY, owner).then((end) => use(taken()).finally(end));
 }
 
 /** What is left of so much memory, about, beside a value that may be no JSON; less than 0 if that is too large. */
-function roomBeside(value: unknown, room: number): number {
+function leftBy(value: unknown, room: number): number {
   if (typeof value === 'string') return room - value.length;
   let left = room;
-  for (const key in value as object) if (left >= 0) left = roomBeside((value as JsonObject)[key], left - 32);
+  for (const key in value as object) if (left >= 0) left = leftBy((value as JsonObject)[key], left - 32);
   return left;
 }
 

@@ -13,6 +13,7 @@ import {
   CANCEL,
   defined,
   isObject,
+  isUnpassed,
   type JsonObject,
   objectOf,
   unpassed,
@@ -115,17 +116,14 @@ export class PeerLease implements RequestOwner {
   #received(message: Message, extra: JsonObject = {}): void {
     const { id, method, params = {} } = message;
     if (method === undefined) return;
+    const own = this.#options.token;
+    // A request that came with another token than the one that the servers here are sent.
+    const isOthers = own !== undefined && isObject(extra.authInfo) && extra.authInfo.token !== own;
     if (id === undefined) this.#notified(method, message);
-    else if (this.#isOthers(extra)) this.#respond(id, OTHER_TOKEN);
+    else if (isOthers) this.#respond(id, OTHER_TOKEN);
     else if (method === 'initialize') this.#answer(id, this.#initialized());
     else if (MAY_ASK.has(method)) void this.#call(id, method, params);
     else this.#answer(id, this.#beside(id, method, params));
-  }
-
-  /** Whether a request came with another token than the one that the servers here are sent. */
-  #isOthers({ authInfo }: JsonObject): boolean {
-    const own = this.#options.token;
-    return own !== undefined && isObject(authInfo) && authInfo.token !== own;
   }
 
   #notified(method: string, message: Message): void {
@@ -259,7 +257,13 @@ export class PeerLease implements RequestOwner {
   }
 
   #respond(id: string | number, response: Response): void {
-    this.#transport?.tell({ jsonrpc: '2.0', id, ...response });
+    // Another process, where the caller is, cannot see the mark.
+    this.#transport?.tell({
+      jsonrpc: '2.0',
+      id,
+      ...response,
+      ...(isUnpassed(response) && { unpassed: true }),
+    });
   }
 
   #failed(thrown: unknown): Response {

@@ -9,6 +9,7 @@
  */
 import type { OpenAccount } from '../base/budget.ts';
 import {
+  advice,
   CANCEL,
   defined,
   isObject,
@@ -311,15 +312,24 @@ export class ModernPeerLink implements PeerLink {
     const error = asError(thrown);
     const reason = error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
     const own = serverErrorIn(thrown);
-    const refuse = (code: number, why: string): void =>
-      this.#hear({ jsonrpc: '2.0', id, error: { code, message: why } });
+    const refuse = (code: number, message: string, data?: object): void =>
+      this.#hear({
+        jsonrpc: '2.0',
+        id,
+        error: { code, message, ...defined({ data }) },
+        ...(data && { unpassed: true }),
+      } as Rpc);
     if (own !== undefined) this.#hear({ jsonrpc: '2.0', id, error: own });
     else if (thrown instanceof EndpointError)
       refuse(-32603, `Internal error: the server refused the request (${thrown.code})`);
     else if (method === 'initialize') this.kill(reason);
     // What was done before a later round would be done again.
     else if (isUntaken(thrown) && !(params.inputResponses ?? params.requestState))
-      refuse(-32000, 'The server cannot be reached, and has not got the request; call again');
+      refuse(
+        -32000,
+        'The server cannot be reached, and has not got the request; call again',
+        advice('host-gone'),
+      );
     else this.#events.lost?.(id, reason);
   }
 }

@@ -20,6 +20,7 @@ import {
   memoryOf,
   objectOf,
   systemClock,
+  unpassed,
   within,
 } from '../base/values.ts';
 import { runOutsideContext } from '../call/frame/context.ts';
@@ -411,7 +412,9 @@ export class Peer {
     const id = message.id as number;
     const request = this.#pending.get(id);
     this.#pending.delete(id);
-    request?.settle(responseOf(message));
+    const response = responseOf(message);
+    if (message.unpassed === true && 'error' in response) unpassed.add(objectOf(response.error.data));
+    request?.settle(response);
   }
 
   #ended(reason: string, how: Ended = {}): void {

@@ -11,12 +11,11 @@ import {
   ELICIT,
   inPlace,
   isObject,
+  isUnpassed,
   isWritable,
   type JsonObject,
-  objectOf,
   type Repeating,
   type Timer,
-  unpassed,
 } from '../../base/values.ts';
 import { checkGiven, uncheckable } from '../ask/answer.ts';
 import { lackOf, missingCapability } from '../ask/capability.ts';
@@ -284,7 +283,11 @@ export class Turns {
     const recorded = before.completions.length;
     const times = run.lost?.recorded === recorded ? run.lost.times : 0;
     if (replay(run.call, before.completions) === 'never') return this.#broken(entered, replayRefused(before));
-    if (!isMeant && times >= limits.reruns) return this.#broken(entered, error);
+    if (!isMeant && times >= limits.reruns) {
+      // An equal call goes on with it, once there is a server.
+      const stays = isContinued(run.call.id) && this.#hasRoom(entered);
+      return stays ? this.#leave(run, { error: wireError(error) }) : this.#broken(entered, error);
+    }
     log('debug', 'a call is run again, since its server is gone', {
       call: run.call.id,
       reason: error.message,
@@ -316,12 +319,10 @@ export class Turns {
     if (isTask(run)) return this.#finishTask(run, given, context);
     // A request that came again for a call that outlasts it says only what that call was refused with.
     // One that was not passed on to its server is no outcome of a call that the same request continues, or an equal one.
-    const isRefused =
-      'error' in given && unpassed.has(objectOf(given.error.data))
-        ? request !== undefined || isContinued(run.call.id)
-        : (run.frame.isUnreached || (request && run.call.outlasted)) && this.#parts.isRefusal(given);
-    const from = request?.state.at ?? (context.live ? -Infinity : 0);
-    if (isRefused && run.journal.position - from < MOST_REFUSED) return this.#leave(run, given);
+    const isRefused = isUnpassed(given)
+      ? request !== undefined || isContinued(run.call.id)
+      : (run.frame.isUnreached || (request && run.call.outlasted)) && this.#parts.isRefusal(given);
+    if (isRefused && this.#hasRoom(entered)) return this.#leave(run, given);
     if (wishOf(run, context)?.always) return this.#finishAsTask({ run, context, request }, given);
     if (request !== undefined && !isWritable(given)) {
       this.#runs.end(run, false);
@@ -350,6 +351,12 @@ export class Turns {
       return outcome;
     };
     return this.#orInterrupted(run, request, write, response);
+  }
+
+  /** Whether a call whose request was refused may stay open. */
+  #hasRoom({ run, context, request }: Entered): boolean {
+    const from = request?.state.at ?? (context.live ? -Infinity : 0);
+    return run.journal.position - from < MOST_REFUSED;
   }
 
   /** The call ends with an error, if others can know of it. */
