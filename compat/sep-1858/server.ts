@@ -29,7 +29,7 @@ import { digest } from '../../src/base/digest.ts';
 import { defined, type JsonObject } from '../../src/base/values.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { CANCELLED, type Entry, isEnd } from '../../src/call/journal/entries.ts';
-import type { OpenAskOutcome, RequestContext } from '../../src/call/ports.ts';
+import type { RequestContext } from '../../src/call/ports.ts';
 import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
 import { empty, json, rpcError } from '../../src/doors/http/reply.ts';
@@ -288,7 +288,11 @@ async function goOn(exchange: Exchange, last: string, messages: readonly JsonObj
   }
   if (!takesStream) return without(notAcceptable());
   // No answer was new: the entry comes again.
-  const isSame = outcome.kind === 'suspended' && !connection.hasTurn && isSameAsked(outcome, entry);
+  const keysOf = (asks: readonly { key: string }[]): string => digest(asks.map(({ key }) => key));
+  const isSame =
+    outcome.kind === 'suspended' &&
+    !connection.hasTurn &&
+    keysOf(outcome.asks) === keysOf(entry.checkpoint.open);
   return stream(isSame ? connect(exchange, reply, { sequence: at + 1, nth: 0 }) : connection);
 }
 
@@ -300,10 +304,6 @@ async function hasMore({ services: { logs } }: Exchange, { entry, at }: Suspende
     if (found === undefined || found.type === 'ended') return false;
     if (found.type === 'notified' || found.type === 'suspended') return true;
   }
-}
-
-function isSameAsked({ asks }: OpenAskOutcome, { checkpoint }: Suspended): boolean {
-  return digest(asks.map(({ key }) => key)) === digest(checkpoint.open.map(({ key }) => key));
 }
 
 /** Where a turn goes on; undefined if the id is not that of an `input_required`. */

@@ -75,10 +75,7 @@ export function isLoopbackUrl({ hostname }: URL): boolean {
 export function authorizedBy(person: unknown): Authorized | undefined {
   const { person: name, roles = [] } = isObject(person) ? person : { person };
   if (name === undefined || name === null || name === '') return undefined;
-  if (typeof name === 'string' && isTexts(roles)) return { person: name, roles };
+  const areNames = Array.isArray(roles) && roles.every((role) => typeof role === 'string' && role !== '');
+  if (typeof name === 'string' && areNames) return { person: name, roles };
   throw optionError('ask.authorize must return a name, { person, roles }, or a Response');
-}
-
-function isTexts(roles: unknown): roles is readonly string[] {
-  return Array.isArray(roles) && roles.every((role) => typeof role === 'string' && role !== '');
 }

@@ -34,7 +34,10 @@ export async function openStore(url: string): Promise<Keyv> {
     case 'sqlite': {
       const { default: Sqlite } = await importPeer('@keyv/sqlite', () => import('@keyv/sqlite'));
       const { keyv, adapter } = await tried(url, () => {
-        keepToOwner(sqliteFile(url));
+        const path = sqliteFile(url);
+        // Made for its owner alone, since it and SQLite's journals hold what callers sent; of a file that is there, its
+        // owner chose the permissions. The cause of an error SQLite reports as a number: no such folder, no permission.
+        if (path !== '' && path !== ':memory:') closeSync(openSync(path, 'a+', 0o600));
         const sqlite = new Sqlite({ uri: url, busyTimeout: 5_000 });
         // Reading below says why it failed; until then its rejection would end the process.
         sqlite.query('SELECT 1').catch(() => {});
@@ -69,15 +72,6 @@ export async function openStore(url: string): Promise<Keyv> {
         `--store ${shown(url)}: use memory:, sqlite://file, redis://host:port or postgres://user@host/database`,
       );
   }
-}
-
-/**
- * Creates the file with access for its owner only, since it and its SQLite journals hold what callers sent. The owner
- * of a file that exists chose its permissions.
- * @throws Error with the cause, which SQLite reports as a number: no such folder, no permission
- */
-function keepToOwner(path: string): void {
-  if (path !== '' && path !== ':memory:') closeSync(openSync(path, 'a+', 0o600));
 }
 
 /**

@@ -93,7 +93,9 @@ export class Pairing {
     if (paired === undefined) {
       return { status: 403, headers: PAGE_HEADERS, body: this.#isOpen() ? this.#form(url) : CLOSED };
     }
-    if (timingSafeEqual(paired.password, digestOf(passwordIn(authorization)))) return undefined;
+    const pair = Buffer.from(/^basic +(\S+)$/i.exec(authorization)?.[1] ?? '', 'base64').toString();
+    const password = pair.startsWith(`${USER}:`) ? pair.slice(USER.length + 1) : '';
+    if (timingSafeEqual(paired.password, digestOf(password))) return undefined;
     return { status: 401, headers: { ...PAGE_HEADERS, 'www-authenticate': BASIC }, body: FORGOTTEN };
   }
 
@@ -228,10 +230,4 @@ function secret(): string {
 
 function digestOf(value: string): Buffer {
   return createHash('sha256').update(value).digest();
-}
-
-/** The password of an `Authorization` header. @returns '' where the header has none */
-function passwordIn(authorization: string): string {
-  const pair = Buffer.from(/^basic +(\S+)$/i.exec(authorization)?.[1] ?? '', 'base64').toString();
-  return pair.startsWith(`${USER}:`) ? pair.slice(USER.length + 1) : '';
 }

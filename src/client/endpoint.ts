@@ -42,7 +42,9 @@ export class Authorization {
     this.#resourceMetadataUrl = resourceMetadataUrl ?? this.#resourceMetadataUrl;
     const stepsUp = response.status === 403;
     const granted = stepsUp ? [(await this.#provider.tokens())?.scope, this.#scope] : [];
-    this.#scope = union(...granted, scope) ?? this.#scope;
+    // A step up keeps what was granted before: scopes in the order in which they were asked for (SEP-2350).
+    const names = [...granted, scope].flatMap((one) => one?.split(' ') ?? []);
+    if (names.length > 0) this.#scope = [...new Set(names)].join(' ');
     await this.#authorize();
     return true;
   }
@@ -62,12 +64,6 @@ export class Authorization {
     });
     if (result !== 'AUTHORIZED') throw new UnauthorizedError();
   }
-}
-
-/** A step up keeps what was granted before: scopes in the order in which they were asked for (SEP-2350). */
-function union(...scopes: readonly (string | undefined)[]): string | undefined {
-  const names = scopes.flatMap((scope) => scope?.split(' ') ?? []);
-  return names.length === 0 ? undefined : [...new Set(names)].join(' ');
 }
 
 const load = () => import('@modelcontextprotocol/sdk/client/auth.js');

@@ -51,8 +51,9 @@ export async function serveLive(live: Live, port: number): Promise<LiveServer> {
     }
     if (req.method !== 'POST') return reply(res, 404, 'Not found');
     // Another page of this machine is another origin.
-    if (!isOwn(header('origin'), url) || header('content-type') !== 'application/json')
-      return reply(res, 403, 'Refused');
+    // This page, by either name of this machine.
+    const isOwn = [url, url.replace('127.0.0.1', 'localhost')].includes(header('origin') ?? '');
+    if (!isOwn || header('content-type') !== 'application/json') return reply(res, 403, 'Refused');
     try {
       reply(res, (await act(live, req.url ?? '', await bodyOf(req))) ? 204 : 404, '');
     } catch (error) {
@@ -61,11 +62,6 @@ export async function serveLive(live: Live, port: number): Promise<LiveServer> {
   });
   url = await listen(server, port);
   return { url, close: () => shut(server) };
-}
-
-/** This page, by either name of this machine. */
-function isOwn(origin: string | undefined, url: string): boolean {
-  return origin === url || origin === url.replace('127.0.0.1', 'localhost');
 }
 
 async function act(live: Live, path: string, body: unknown): Promise<boolean> {

@@ -22,7 +22,9 @@ export function problemsIn(scenario: Scenario, columns: readonly Column[]): Prob
       columns.find((column) => column.tools !== undefined)?.tools,
       scenario.timeout ?? PATIENCE,
     );
-    const found = [failed, unansweredIn(played), failed ?? unusedIn(step, played), ...inAll(step, played)];
+    const [first = [], ...others] = played.map((one) => unmet(expectationOf(step), one));
+    const inAll = first.filter((text) => others.every((texts) => texts.includes(text)));
+    const found = [failed, unansweredIn(played), failed ?? unusedIn(step, played), ...inAll];
     return [...new Set(found)].flatMap((text) => (text === undefined ? [] : [{ step: index, text }]));
   });
 }
@@ -40,11 +42,6 @@ export function expectationDifferences(scenario: Scenario, columns: readonly Col
       .filter(({ text }) => !isInAll(text))
       .map(({ name, text }): Difference => ({ kind: 'expectation', step: index, columns: [name], text }));
   });
-}
-
-function inAll(step: Step, played: readonly PlayedStep[]): string[] {
-  const [first, ...others] = played.map((one) => unmet(expectationOf(step), one));
-  return (first ?? []).filter((text) => others.every((texts) => texts.includes(text)));
 }
 
 export function expectationOf(step: Step): Expectation {

@@ -3,7 +3,7 @@
  * revision; members that a revision adds to every result are left out.
  */
 import { isObject } from '../base/values.ts';
-import type { Outcome, PlayedStep } from './play.ts';
+import type { PlayedStep } from './play.ts';
 
 /** Members of results that are the revision's, not the server's. */
 const ENVELOPE: ReadonlySet<string> = new Set([
@@ -40,7 +40,10 @@ export interface Sameness {
 
 export function leavesOf(step: PlayedStep, index: number, { ignore, varying }: Sameness): Leaves {
   const leaves = new Map<string, string>();
-  for (const [path, value] of flat(comparable(step.outcome), '')) leaves.set(path, masked(value, ignore));
+  // Without its envelope. The texts of errors are their SDK's, and not compared: their codes are.
+  const outcome =
+    'error' in step.outcome ? { error: step.outcome.error.code } : stripped(step.outcome.result);
+  for (const [path, value] of flat(outcome, '')) leaves.set(path, masked(value, ignore));
   for (const [path, words] of varying[index] ?? []) {
     const value = leaves.get(path);
     if (value === undefined) continue;
@@ -94,12 +97,6 @@ function withoutWords(value: string, varying: ReadonlySet<number>): string {
 /** Splits a text into words and separators; joining them gives the text back. */
 export function wordsOf(text: string): string[] {
   return text.split(/(\s+|[()[\]{},;:"'])/);
-}
-
-/** An outcome without its envelope. The texts of errors are their SDK's, and not compared: their codes are. */
-function comparable(outcome: Outcome): unknown {
-  if ('error' in outcome) return { error: outcome.error.code };
-  return stripped(outcome.result);
 }
 
 function stripped(value: unknown): unknown {

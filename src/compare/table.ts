@@ -110,7 +110,7 @@ function cellOf(
   return [
     color && (first !== undefined || isWrong) ? `\u001b[31m${mark}\u001b[39m` : mark,
     `${roundTrips} ${roundTrips === 1 ? 'trip' : 'trips'}`,
-    bytesOf(bytes),
+    bytes < 1_000 ? `${bytes} B` : `${(bytes / 1_000).toFixed(1)} kB`,
     `${time} ms`,
   ];
 }
@@ -125,7 +125,8 @@ function findings({ columns, differences, problems }: Comparison, { color, lineO
   return [
     ...problems.map(({ step, text }) => `${red('✗')} ${titleAt(step)}: ${text}`),
     ...differences.map(
-      (one) => `${red('≠')} ${titleAt(one.step)}, ${where(one, columns.length)}: ${one.text}`,
+      (one) =>
+        `${red('≠')} ${titleAt(one.step)}, ${one.columns.length === columns.length && columns.length > 1 ? 'on every revision' : `on ${one.columns.join(', ')}`}: ${one.text}`,
     ),
   ];
 }
@@ -142,14 +143,6 @@ function agreement({ columns }: Comparison): string {
         ? ' with itself, replayed and in one process'
         : '';
   return `${count === 1 ? '1 column agrees' : `All ${count} columns agree`}${others}: ${what}.`;
-}
-
-function where({ columns }: Difference, all: number): string {
-  return columns.length === all && all > 1 ? 'on every revision' : `on ${columns.join(', ')}`;
-}
-
-function bytesOf(bytes: number): string {
-  return bytes < 1_000 ? `${bytes} B` : `${(bytes / 1_000).toFixed(1)} kB`;
 }
 
 function row(first: readonly string[], cells: readonly (readonly string[])[]): string {

@@ -64,8 +64,11 @@ export function createInstances(
     });
   };
   const open: Instances['open'] = (opening) => {
-    const owner = ownerOf(scope, opening.principal);
-    if (owner === undefined) return fresh(opening, opening.outside, false);
+    const { principal: caller } = opening;
+    const isCallers = scope === 'caller' && caller !== undefined;
+    // Anonymous callers share only the process's.
+    const owner = scope === 'process' ? ['process'] : isCallers && ['caller', caller];
+    if (!owner) return fresh(opening, opening.outside, false);
     const { era, revision, client, workspace, isLocal, outside, serves, principal } = opening;
     const { capabilities, info } = client;
     const key = digest([owner, era, revision, capabilities, info, workspace, isLocal === true]);
@@ -82,15 +85,6 @@ export function createInstances(
       ),
     close: () => kept.close(),
   };
-}
-
-/**
- * The owner of a kept instance; undefined if instances are not kept. Anonymous callers share only the process's
- * instance.
- */
-function ownerOf(scope: Settings['instance'], principal: string | undefined): readonly string[] | undefined {
-  if (scope === 'process') return ['process'];
-  return scope === 'caller' && principal !== undefined ? ['caller', principal] : undefined;
 }
 
 /**

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import process from 'node:process';
 import type Keyv from 'keyv';
-import { checkAsk, type PageOptions } from '../ask/options.ts';
+import { checkAsk } from '../ask/options.ts';
 import type { AskSettings } from '../ask/page-asks.ts';
 import { badOption, isObject, type JsonObject, optionError } from '../base/values.ts';
 import type { CallRecord } from '../call/journal/entries.ts';
@@ -80,6 +80,8 @@ export function settle(options: AwaitOptions, all: KnownRevisions): Settings {
     );
   }
   const revisions = revisionsOf(options.revisions, all, state === 'stored' || store !== undefined);
+  const hasStore = options.store !== undefined || options.state !== 'sealed';
+  const has = { secrets: options.secrets !== undefined, store: hasStore };
   return {
     store: isKeyv(store) ? store : state === 'stored' ? 'memory' : undefined,
     state,
@@ -106,13 +108,8 @@ export function settle(options: AwaitOptions, all: KnownRevisions): Settings {
     warnUnjournaled: options.warnUnjournaled ?? process.env.NODE_ENV !== 'production',
     logger: guardedLogger(options.logger ?? consoleLogger),
     audit: options.audit,
-    ask: options.ask && askOf(options.ask, options),
+    ask: options.ask && { ...options.ask, url: checkAsk(options.ask, has) },
   };
-}
-
-function askOf(ask: PageOptions, { secrets, store, state }: AwaitOptions): AskSettings {
-  const hasStore = store !== undefined || state !== 'sealed';
-  return { ...ask, url: checkAsk(ask, { secrets: secrets !== undefined, store: hasStore }) };
 }
 
 const CHOICES: ReadonlySet<unknown> = new Set<unknown>([undefined, ...OPTIONS.tasks.values]);

@@ -191,7 +191,9 @@ export class LiveInstance implements HostInstance {
     const params = { ...request.params, ...(isOwn && { task: {} }), ...round };
     this.#deliver(frame, { id, method, params }, (response) => {
       const needs = this.#begun.takesRounds ? needsOf(response) : undefined;
-      const taskId = isOwn ? createdTask(response) : undefined;
+      // The task that the server made of the request.
+      const task = isOwn && 'result' in response ? objectOf(response.result.task) : {};
+      const taskId = typeof task.taskId === 'string' ? task.taskId : undefined;
       if (needs !== undefined && JSON.stringify(needs).length > (frame.options.maxDrawnBytes ?? Infinity)) {
         // Each call that waits would hold it, in its frame and in its log.
         this.#finish(frame, { error: told('limit') });
@@ -418,12 +420,6 @@ function withoutOddUrls(response: Response): Response {
 /** Few bytes for an id that its client chose. */
 function shortOf(id: string | number): string | number {
   return String(id).length > 64 ? digest(id) : id;
-}
-
-/** The task that a server made of a request, by its id. */
-function createdTask(response: Response): string | undefined {
-  const task = 'result' in response ? response.result.task : undefined;
-  return isObject(task) && typeof task.taskId === 'string' ? task.taskId : undefined;
 }
 
 /** Runs the factory's `cleanup` once, whatever the state of the server; a failure is logged and stops nothing. */

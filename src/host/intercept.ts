@@ -196,7 +196,9 @@ function takeContext(
 ): void {
   server.buildContext = (context, transportInfo) => {
     const built = build(context, transportInfo);
-    makeLazy(built.http);
+    const { http } = built;
+    if (isObject(http) && http.req instanceof LazyRequest)
+      Object.defineProperty(http, 'req', { get: http.req.make, enumerable: true, configurable: true });
     if (!isObject(built.mcpReq) || typeof built.mcpReq.send !== 'function') return built;
     const { id, send } = built.mcpReq as { id: string | number; send: RequestMethod };
     const taking: RequestMethod = (request, ...rest) => {
@@ -217,11 +219,6 @@ export class LazyRequest {
   constructor(make: () => Request) {
     this.make = make;
   }
-}
-
-function makeLazy(http: unknown): void {
-  if (!isObject(http) || !(http.req instanceof LazyRequest)) return;
-  Object.defineProperty(http, 'req', { get: http.req.make, enumerable: true, configurable: true });
 }
 
 /** A tool that returns `inputRequired` is looped over by the SDK itself; its keys go with its asks. */

@@ -58,7 +58,10 @@ export class CachingValidator implements Validator {
   /** Ajv knows schemas by their ids, and returns the first that it compiled for one: no id may reach the shared one. */
   #compile(schema: JsonObject, text: string): Validate {
     const { $id, ...nameless } = schema;
-    if ($id !== undefined && isNameless(canonical(nameless))) return this.getValidator(nameless);
+    const own = $id === undefined ? '"$id"' : canonical(nameless);
+    // It means the same without its own id: none is inside of it, and all its references are.
+    if (!own.includes('"$id"') && !/"\$(?:dynamicRef|ref)":"[^#]/.test(own))
+      return this.getValidator(nameless);
     if (this.#compiled >= KEPT) {
       this.#inner = this.#make();
       this.#byIdentity = new WeakMap();
@@ -76,11 +79,6 @@ export class CachingValidator implements Validator {
     makeLinear(inner);
     return inner.getValidator(schema);
   }
-}
-
-/** Whether a schema without its own id means the same: none is inside of it, and all its references are. */
-function isNameless(text: string): boolean {
-  return !text.includes('"$id"') && !/"\$(?:dynamicRef|ref)":"[^#]/.test(text);
 }
 
 /**

@@ -211,7 +211,8 @@ export class ChildLink implements PeerLink {
     // Ends the processes that it started too.
     signalGroup(this.#child, 'SIGKILL');
     living.delete(this.#child);
-    if (this.#child.pid !== undefined) unwatch(this.#child.pid);
+    // The group has ended: its number may be given to another one.
+    if (this.#child.pid !== undefined) shell?.stdin?.write(`- ${this.#child.pid}\n`);
     this.#child.stdout?.destroy();
     this.#child.stderr?.destroy();
     let why = this.#why ?? 'it ended';
@@ -270,11 +271,6 @@ function watch(pid: number): void {
   if (process.platform === 'win32') return;
   shell ??= start();
   shell.stdin?.write(`+ ${pid}\n`);
-}
-
-/** The group has ended: its number may be given to another one. */
-function unwatch(pid: number): void {
-  shell?.stdin?.write(`- ${pid}\n`);
 }
 
 function start(): ChildProcess {

@@ -1,5 +1,5 @@
 /** A field of a form as HTML: its label, its hints, what was wrong with it, and its control. */
-import type { Choice, ChoiceField, Field, ListField, TextField } from './field.ts';
+import type { Choice, ChoiceField, Field, ListField } from './field.ts';
 import { controlName } from './form.ts';
 import { type Html, html, readable } from './html.ts';
 
@@ -58,16 +58,14 @@ function entry(field: Exclude<Field, ChoiceField | ListField>, shared: Html, tex
   // A browser would drop what is no number; the server says what is wrong with it.
   if (field.kind !== 'text') return html`<input type="text"${shared} value="${text}">`;
   // A text area loses a first line that is empty, but for this one.
-  if (isLong(field, text)) return html`<textarea rows="5"${shared}>\n${text}</textarea>`;
-  return html`<input type="${TYPES[field.format ?? 'date-time']}"${shared} value="${text}">`;
+  const { format, maxLength = 0 } = field;
+  const isLong = format === undefined && (maxLength > LINE || text.includes('\n'));
+  if (isLong) return html`<textarea rows="5"${shared}>\n${text}</textarea>`;
+  return html`<input type="${TYPES[format ?? 'date-time']}"${shared} value="${text}">`;
 }
 
 /** No browser's control has a date with the zone of its time. */
 const TYPES = { email: 'email', uri: 'url', date: 'date', 'date-time': 'text' } as const;
-
-function isLong({ format, maxLength = 0 }: TextField, text: string): boolean {
-  return format === undefined && (maxLength > LINE || text.includes('\n'));
-}
 
 function menu({ choices, isRequired }: ChoiceField, shared: Html, texts: readonly string[]): Html {
   const chosen = new Set(texts);

@@ -3,7 +3,7 @@ import { AwaitError, defined } from '../../base/values.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 import type { Question } from './place.ts';
 import type { AskAttempt } from './recording.ts';
-import type { AskOptions, AskProgress } from './turn.ts';
+import type { AskOptions } from './turn.ts';
 
 /** @param abandoned called if the tool gives it up before it is settled */
 export function askAttempt(
@@ -42,6 +42,8 @@ export function openAskOf(
   now: number,
   drift: number | undefined,
 ): OpenAsk {
+  const total = progress?.total;
+  const last = total !== undefined && { last: { at: now + total, timeout: total } };
   return {
     place: `${question.class}#${ordinal}`,
     ...wire,
@@ -50,15 +52,10 @@ export function openAskOf(
     question: question.digest,
     nth,
     ...(timeout !== undefined && { deadline: { at: now + timeout, timeout } }),
-    ...(progress !== undefined && { progress: listening(progress, now) }),
+    ...(progress !== undefined && { progress: progress.resets ? { resets: true, ...last } : {} }),
     ...defined({ drift }),
     ...(raw && { raw }),
   };
-}
-
-function listening({ resets, total }: AskProgress, now: number): NonNullable<OpenAsk['progress']> {
-  if (!resets) return {};
-  return { resets, ...(total !== undefined && { last: { at: now + total, timeout: total } }) };
 }
 
 export function askInStep(method: string, stepPath: string): AwaitError {

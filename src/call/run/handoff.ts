@@ -210,7 +210,8 @@ export class Handoff {
   #onOffer(id: string, message: JsonObject): void {
     const { from, state, token, binding, responses, errors, context: sent } = message;
     if (this.#taken.has(id) || typeof from !== 'string' || typeof token !== 'string') return;
-    if (!isState(state) || !isObject(binding) || !isObject(sent)) return;
+    if (!isObject(state) || !isObject(binding) || !isObject(sent)) return;
+    if (typeof state.callId !== 'string' || typeof state.at !== 'number') return;
     const gone = new AbortController();
     this.#taken.set(id, () => gone.abort());
     keepNewest(this.#taken, OFFERS_KEPT);
@@ -218,7 +219,9 @@ export class Handoff {
     const context: RequestContext = {
       live: false,
       capabilities: objectOf(sent.capabilities),
-      ...(isProgressToken(sent.progressToken) && { progressToken: sent.progressToken }),
+      ...(['string', 'number'].includes(typeof sent.progressToken) && {
+        progressToken: sent.progressToken as string | number,
+      }),
       ...(isObject(sent.authInfo) && { authInfo: revived(sent.authInfo) }),
       ...(isObject(sent.taskRefusal) && { taskRefusal: sent.taskRefusal as Response }),
       ...Object.fromEntries(FLAGS.filter((name) => sent[name] === true).map((name) => [name, true])),
@@ -234,7 +237,7 @@ export class Handoff {
       accepted = true;
     };
     const offer = {
-      state,
+      state: state as unknown as TokenState,
       token,
       binding: binding as unknown as Binding,
       responses,
@@ -291,14 +294,6 @@ export class Handoff {
       waiting.context.notify(next);
     }
   }
-}
-
-function isState(value: unknown): value is JsonObject & TokenState {
-  return isObject(value) && typeof value.callId === 'string' && typeof value.at === 'number';
-}
-
-function isProgressToken(value: unknown): value is string | number {
-  return typeof value === 'string' || typeof value === 'number';
 }
 
 /** The SDK's `AuthInfo` has a URL in it, which JSON has not. */

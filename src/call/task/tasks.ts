@@ -109,7 +109,10 @@ export class Tasks {
       throw badToken(`task ${id} does not belong to this caller`);
     if (call.expires < this.#parts.clock.now()) throw badToken(`task ${id} has expired`);
     if (response === undefined && this.#here(id) === undefined) this.#parts.watch(id);
-    const asks = response === undefined ? waitingAsks(folding) : [];
+    // Those that its client can answer.
+    const open = response === undefined ? [...folding.open.values()] : [];
+    const waiting = open.filter(({ withdrawn, refused }) => !withdrawn && !refused);
+    const asks = waiting.map((ask) => ({ ...ask, times: folding.timesAsked(ask.key) }));
     return {
       id,
       call,
@@ -359,12 +362,6 @@ export class Tasks {
     this.#known.delete(id);
     this.#bytes -= known.bytes;
   }
-}
-
-/** The asks that its client can answer. */
-function waitingAsks(folding: Folding): TaskView['asks'] {
-  const waiting = [...folding.open.values()].filter(({ withdrawn, refused }) => !withdrawn && !refused);
-  return waiting.map((ask) => ({ ...ask, times: folding.timesAsked(ask.key) }));
 }
 
 function statusOf(cancelled: boolean, response: Response | undefined, asks: readonly OpenAsk[]): TaskStatus {

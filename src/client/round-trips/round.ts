@@ -58,7 +58,10 @@ export class Round implements AskSender {
       // An answer to one may end the round before the next is asked.
       const id = this.#open.has(key) ? this.#ports.asks.open(this, key) : undefined;
       if (id === undefined) continue;
-      const given = params === undefined ? {} : { params: forClient(method, params) };
+      // SDK v1 wants an id of every URL it is to open; 2026-07-28 has none.
+      const lacksId = method === ELICIT && params?.mode === 'url' && params.elicitationId === undefined;
+      const named = lacksId ? { ...params, elicitationId: crypto.randomUUID() } : params;
+      const given = named === undefined ? {} : { params: named };
       this.#ports.deliver({ jsonrpc: '2.0', id, method, ...given });
     }
     this.#check();
@@ -117,10 +120,4 @@ export class Round implements AskSender {
     this.#outcome = outcome;
     this.#onSettled();
   }
-}
-
-/** SDK v1 wants an id of every URL it is to open; 2026-07-28 has none. */
-function forClient(method: string, params: JsonObject): JsonObject {
-  const lacksId = method === ELICIT && params.mode === 'url' && params.elicitationId === undefined;
-  return lacksId ? { ...params, elicitationId: crypto.randomUUID() } : params;
 }

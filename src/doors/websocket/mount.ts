@@ -126,7 +126,8 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
 
   const admit = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
     if (isClosed) return refuse(socket, 503, 'This server is shutting down');
-    if (!offered(request).includes(SUBPROTOCOL)) {
+    const offered = request.headers['sec-websocket-protocol'] ?? '';
+    if (!offered.split(',').some((name) => name.trim() === SUBPROTOCOL)) {
       return refuse(socket, 400, 'Bad Request: the subprotocol mcp is required');
     }
     const source = sourceOf(request, path);
@@ -199,10 +200,6 @@ function notUpgraded(
       lines.push(`${rawHeaders[at]}: ${rawHeaders[at + 1]}`);
   socket.unshift(Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), head]));
   server.emit(server instanceof TlsServer ? 'secureConnection' : 'connection', socket);
-}
-
-function offered({ headers }: IncomingMessage): string[] {
-  return (headers['sec-websocket-protocol'] ?? '').split(',').map((name) => name.trim());
 }
 
 /** The upgrade's headers, without those of the upgrade itself. */
