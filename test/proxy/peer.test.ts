@@ -1,7 +1,7 @@
 /** What a server sends outside of calls, before it has answered `initialize` too, is answered, dropped, or counts in a budget. */
 import { expect, it } from 'vitest';
 import { Budget } from '../../src/base/budget.ts';
-import { isObject, type JsonObject } from '../../src/base/values.ts';
+import { isObject, isUnpassed, type JsonObject } from '../../src/base/values.ts';
 import { contextOfRequest, currentContext, runInContext } from '../../src/call/frame/context.ts';
 import { NOBODY } from '../../src/host/spoken.ts';
 import { isRpcMessage, type LinkEvents } from '../../src/proxy/link.ts';
@@ -163,4 +163,15 @@ it('a server whose result of initialize is larger than a session may keep is end
     message: 'server cannot be served: its result of initialize is above 64 KiB',
   });
   expect(killed).toHaveLength(1);
+});
+
+it('an error that says that its call was not passed on keeps its mark on the way from another process', async () => {
+  const { sent, say, initialize } = starting();
+  const peer = await initialize();
+  for (const isMarked of [true, false]) {
+    const response = peer.request('resources/list', {});
+    const { id } = sent.at(-1) ?? {};
+    say({ id, error: { code: -32603, message: 'away', data: {} }, ...(isMarked && { unpassed: true }) });
+    expect(isUnpassed(await response)).toBe(isMarked);
+  }
 });
