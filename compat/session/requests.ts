@@ -232,7 +232,11 @@ export function isMessage(value: unknown): value is JsonObject {
   if (!isObject(value) || value.jsonrpc !== '2.0') return false;
   const isResponse = 'result' in value || 'error' in value;
   if (typeof value.method === 'string')
-    return !isResponse && hasTakenParams(value) && (value.id === undefined || isRequestId(value.id));
+    return (
+      !isResponse &&
+      (value.params === undefined || (isObject(value.params) && isMeta(value.params._meta))) &&
+      (value.id === undefined || isRequestId(value.id))
+    );
   return isRequestId(value.id) && isResponse && isTakenResponse(value);
 }
 
@@ -245,10 +249,6 @@ export function isRequest(message: JsonObject): message is JsonObject & RpcReque
 /** The requests in a body, without what else their messages hold. */
 export function requestsOf(messages: readonly JsonObject[]): RpcRequest[] {
   return messages.filter(isRequest).map(({ id, method, params }) => ({ id, method, params }));
-}
-
-function hasTakenParams({ params }: JsonObject): boolean {
-  return params === undefined || (isObject(params) && isMeta(params._meta));
 }
 
 /** A response has a result or an error, not both; the code that asked checks the result's content. */

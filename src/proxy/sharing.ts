@@ -99,12 +99,9 @@ export class Sharing {
     const owned: { readonly guests: Set<Line>; stop?: () => Promise<void> } = { guests };
     this.#owned.set(key, owned);
     await this.#listen();
-    owned.stop = await this.#options.parts.relay.listen(this.#nameOf(key), (text) => {
-      void this.#opened(text, this.#nameOf(key)).then((message) => {
-        const { hello, from } = message ?? {};
-        if (typeof hello !== 'string' || typeof from !== 'string' || !this.#owned.has(key)) return;
-        this.#admit(group(), guests, hello, from);
-      });
+    owned.stop = await this.#hear(this.#nameOf(key), ({ hello, from }) => {
+      if (typeof hello !== 'string' || typeof from !== 'string' || !this.#owned.has(key)) return;
+      this.#admit(group(), guests, hello, from);
     });
   }
 
@@ -163,25 +160,21 @@ export class Sharing {
   }
 
   #listen(): Promise<() => Promise<void>> {
-    this.#listening ??= this.#options.parts.relay.listen(this.#name, (text) => {
-      void this.#opened(text, this.#name).then((message) => {
-        if (message !== undefined) this.#lines.get(String(message.line))?.received(message);
-      });
-    });
+    this.#listening ??= this.#hear(this.#name, (message) =>
+      this.#lines.get(String(message.line))?.received(message),
+    );
     return this.#listening;
+  }
+
+  /** Messages that cannot be opened are nobody's. */
+  #hear(name: string, take: (message: JsonObject) => void): Promise<() => Promise<void>> {
+    const { relay, open } = this.#options.parts;
+    return relay.listen(name, (text) => void open(text, name).then(take, () => {}));
   }
 
   #send(name: string, message: JsonObject): Promise<boolean> {
     const { relay, seal } = this.#options.parts;
     return relay.send(name, seal(message, name));
-  }
-
-  async #opened(text: string, at: string): Promise<JsonObject | undefined> {
-    try {
-      return await this.#options.parts.open(text, at);
-    } catch {
-      return undefined;
-    }
   }
 
   #nameOf(key: string): string {

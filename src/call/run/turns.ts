@@ -14,7 +14,9 @@ import {
   isUnpassed,
   isWritable,
   type JsonObject,
+  LoopTurns,
   type Repeating,
+  SHARE,
   type Timer,
 } from '../../base/values.ts';
 import { checkGiven, uncheckable } from '../ask/answer.ts';
@@ -95,6 +97,8 @@ export class Turns {
   readonly #ownership: Ownership;
   readonly #turn: RunTurnParts;
   readonly #checkpoints: Checkpoints;
+  /** Calls that one reply of the store lets begin together would hold all their results at once. */
+  readonly #begins = new LoopTurns();
 
   constructor(parts: EngineParts, { runs, ownership, answers, checkpoints }: Rooms) {
     this.#parts = parts;
@@ -135,8 +139,12 @@ export class Turns {
       if (!begin) run.instance.refresh(run.frame, factsOf(context));
       run.frame.enter(new RunTurn(this.#turn, run, context, responses, end, detach));
       if (begin) {
-        const { method, params, requestId } = run.call;
-        run.instance.call(run.frame, { method, params, id: requestId }, factsOf(context));
+        const { frame, instance } = run;
+        const { method, params, requestId, principal } = run.call;
+        this.#begins.queue(SHARE, principal, () => {
+          if (run.state.at === 'turn' && !frame.over)
+            instance.call(frame, { method, params, id: requestId }, factsOf(context));
+        });
       }
       if (isTask(run)) onTask();
       else if (detach !== undefined) {

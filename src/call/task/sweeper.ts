@@ -88,7 +88,9 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
     if (known.sign !== text) {
       known.since = asked;
       known.sign = text;
-      known.at = Math.max(known.at, positionIn(sign));
+      // A sign may have no position.
+      const position = Number.parseInt(String(sign), 10);
+      if (position > known.at) known.at = position;
       if (sign !== LEFT_SIGN) return;
     }
     const found = await progress(id, known.at);
@@ -157,10 +159,4 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
       timer.cancel();
     },
   };
-}
-
-/** The position of the journal at a sign of life; -1 where the sign has none. */
-function positionIn(sign: unknown): number {
-  const position = typeof sign === 'string' ? Number.parseInt(sign, 10) : Number.NaN;
-  return Number.isNaN(position) ? -1 : position;
 }
