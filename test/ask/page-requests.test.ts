@@ -63,3 +63,13 @@ it('say of a link that cannot be opened for want of secrets that it cannot be sh
   expect(await reply.text()).toContain('This page cannot be shown now');
   await handler.close();
 });
+
+it('get the response of a login also where the server has replaced the global class', async () => {
+  const theirs = Response;
+  vi.stubGlobal('Response', class extends Response {});
+  const authorize = () => theirs.redirect('https://login.example/');
+  const handler = createAwaitHandler(build, { secrets: [SECRET], ask: { ...askOptions, authorize } });
+  const { status, headers } = await handler.fetch(new Request(`${PAGE}/x`));
+  expect([status, headers.get('location')]).toEqual([302, 'https://login.example/']);
+  await handler.close();
+});
