@@ -18,8 +18,8 @@
  *    capabilities; else, on this machine, one for all.
  * 5. A lost call. Before a call is sent, the lease records in the call's journal, as a step whose name no tool can
  *    give, that it is sent and whether it may run again (`replay-rule.ts`). So the journal decides `replay`, in any
- *    process, and a call that was never sent always runs. When a peer ends, the frame of its call ends with `lost`,
- *    and the engine replays the call in a new frame in the same turn; a parked frame is dropped and replayed with
+ *    process, and a call that was never sent, or certainly not taken, always runs. When a peer ends, the frame of its
+ *    call ends with `lost`, and the engine replays the call in a new frame in the same turn; a parked frame is dropped and replayed with
  *    the next request.
  * 6. A peer whose call may run again is ended shortly before its SDK gives up on an ask: otherwise the tool's
  *    `catch` would run.
@@ -271,7 +271,7 @@ class Pool {
     const { replay, cancelGrace } = this.#parts.options;
     return new PeerLease(group, {
       logger: this.#logger,
-      repeatsAll: replay === 'allow',
+      replay,
       cancelGrace,
       isShared: false,
       isGuest: false,

@@ -26,7 +26,7 @@ import type { Group, PeerTurn } from './group.ts';
 import { LEFT, type PeerLogger } from './link.ts';
 import { taskOf } from './modern-tasks.ts';
 import { type Holder, type Peer, type PeerAsk, PeerGone, type RequestOwner, SENDING } from './peer.ts';
-import { SENT, type SentCall } from './replay-rule.ts';
+import { NOT_TAKEN, type Replay, SENT, type SentCall } from './replay-rule.ts';
 
 /** Requests that may ask: one at a time. */
 const MAY_ASK: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read', 'tasks/result']);
@@ -50,7 +50,7 @@ interface PeerWork {
 export interface LeaseOptions {
   readonly logger: PeerLogger;
   /** Whether every call may be run again. */
-  readonly repeatsAll: boolean;
+  readonly replay: Replay;
   /** How long a cancelled call may take to end, in milliseconds. */
   readonly cancelGrace: number;
   /** Whether other callers use the same servers. */
@@ -121,7 +121,11 @@ export class PeerLease implements RequestOwner {
     const isOthers = own !== undefined && isObject(extra.authInfo) && extra.authInfo.token !== own;
     if (id === undefined) this.#notified(method, message);
     else if (isOthers) this.#respond(id, OTHER_TOKEN);
-    else if (method === 'initialize') this.#answer(id, this.#initialized());
+    else if (method === 'initialize')
+      this.#answer(
+        id,
+        this.#group.peer().then(({ initialized }) => ({ result: initialized })),
+      );
     else if (MAY_ASK.has(method)) void this.#call(id, method, params);
     else this.#answer(id, this.#beside(id, method, params));
   }
@@ -143,10 +147,6 @@ export class PeerLease implements RequestOwner {
     coming
       .catch((error: unknown): Response => this.#failed(error))
       .then((response) => this.#respond(id, response));
-  }
-
-  async #initialized(): Promise<Response> {
-    return { result: (await this.#group.peer()).initialized };
   }
 
   /** Sends a request that cannot ask. */
@@ -176,6 +176,9 @@ export class PeerLease implements RequestOwner {
     const work: PeerWork = { holder };
     this.#work.set(id, work);
     let isAgain = false;
+    const untaken = async (): Promise<void> => {
+      if (known !== undefined && context?.once !== undefined) await noted(anew(context.once, NOT_TAKEN));
+    };
     try {
       const free = this.#group.concurrent;
       const turn = free === undefined ? await this.#group.turn(holder) : { peer: free, done: () => {} };
@@ -195,17 +198,19 @@ export class PeerLease implements RequestOwner {
       const response = await peer.request(method, params, from, (onLink) => {
         work.sent = onLink;
       });
+      if (isUnpassed(response)) await untaken();
       this.#respond(id, response);
     } catch (error) {
-      const isUntaken = error instanceof PeerGone && error.how.untaken && attempt < ATTEMPTS;
-      if (isUntaken && !this.#over && !work.cancelled) isAgain = true;
-      else if (error instanceof PeerGone && !this.#over)
+      const isUntaken = error instanceof PeerGone && error.how.untaken === true;
+      isAgain = isUntaken && attempt < ATTEMPTS && !this.#over && !work.cancelled;
+      if (isUntaken && !isAgain) await untaken();
+      if (!isAgain && error instanceof PeerGone && !this.#over)
         this.#transport?.lose(
           id,
           new AwaitError('host-gone', `the server that ran this call has ended: ${error.message}`),
           error.how.planned === true,
         );
-      else if (!work.cancelled) this.#respond(id, this.#failed(error));
+      else if (!isAgain && !work.cancelled) this.#respond(id, this.#failed(error));
     } finally {
       if (this.#work.get(id) === work) this.#work.delete(id);
       work.turn?.done();
@@ -215,7 +220,7 @@ export class PeerLease implements RequestOwner {
 
   /** Has the call's journal say that it is sent. @returns what the journal says, undefined if it may not be sent */
   async #note(id: string | number, sent: SentCall, once: CallContext['once']): Promise<SentCall | undefined> {
-    if (once !== undefined) return once(SENT, async () => sent);
+    if (once !== undefined) return anew(once, sent);
     if (!this.#options.isGuest) return sent;
     const params = { requestId: id, ...sent };
     const answer = await this.ask({ method: SENDING, params, signal: new AbortController().signal });
@@ -223,7 +228,9 @@ export class PeerLease implements RequestOwner {
   }
 
   async #mayRepeat(peer: Peer, method: string, params: JsonObject): Promise<boolean> {
-    if (this.#options.repeatsAll || method === 'prompts/get' || method === 'resources/read') return true;
+    const { replay } = this.#options;
+    if (replay !== 'safe' || method === 'prompts/get' || method === 'resources/read')
+      return replay !== 'never';
     // To wait for a task twice makes no second one.
     if (taskOf(params) !== undefined) return true;
     return method === 'tools/call' && (await peer.mayRepeat(String(params.name)));
@@ -294,6 +301,21 @@ function endIn({ turn, sent }: PeerWork): void {
     peer.cancel(sent, LEFT);
     peer.forget(sent);
   } else peer.kill(true);
+}
+
+/** Records a fact of this attempt; earlier ones of the call may have recorded it, too. @returns what may be run again */
+async function anew(
+  once: NonNullable<CallContext['once']>,
+  fact: SentCall | typeof NOT_TAKEN,
+): Promise<SentCall | undefined> {
+  for (;;) {
+    let isNew = false;
+    const found = await once(SENT, async () => {
+      isNew = true;
+      return fact;
+    });
+    if (isNew || objectOf(found).repeatable === true) return found as SentCall;
+  }
 }
 
 /** A frame that is dropped meanwhile never settles its step, and must not keep the turn. */

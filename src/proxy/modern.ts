@@ -312,24 +312,20 @@ export class ModernPeerLink implements PeerLink {
     const error = asError(thrown);
     const reason = error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
     const own = serverErrorIn(thrown);
-    const refuse = (code: number, message: string, data?: object): void =>
-      this.#hear({
-        jsonrpc: '2.0',
-        id,
-        error: { code, message, ...defined({ data }) },
-        ...(data && { unpassed: true }),
-      } as Rpc);
-    if (own !== undefined) this.#hear({ jsonrpc: '2.0', id, error: own });
-    else if (thrown instanceof EndpointError)
-      refuse(-32603, `Internal error: the server refused the request (${thrown.code})`);
+    const isLater = (params.inputResponses ?? params.requestState) !== undefined;
+    const isUnpassed = isUntaken(thrown) && method !== 'initialize';
+    const refuse = (refused: object, unpassed?: true): void =>
+      this.#hear({ jsonrpc: '2.0', id, error: refused, ...defined({ unpassed }) } as Rpc);
+    // What the server says of a later round is no outcome of a call that it may still go on with.
+    if (own !== undefined && !(isUnpassed && isLater)) refuse(own);
+    else if (isUnpassed) {
+      // What was done before a later round would be done again.
+      const what = isLater ? 'the answers' : 'the request; call again';
+      const message = `The server cannot be reached, and has not got ${what}`;
+      refuse({ code: -32000, message, data: advice('host-gone') }, true);
+    } else if (thrown instanceof EndpointError)
+      refuse({ code: -32603, message: `Internal error: the server refused the request (${thrown.code})` });
     else if (method === 'initialize') this.kill(reason);
-    // What was done before a later round would be done again.
-    else if (isUntaken(thrown) && !(params.inputResponses ?? params.requestState))
-      refuse(
-        -32000,
-        'The server cannot be reached, and has not got the request; call again',
-        advice('host-gone'),
-      );
     else this.#events.lost?.(id, reason);
   }
 }

@@ -345,7 +345,11 @@ export class Peer {
       return;
     }
     if (method === SENDING && this.elsewhere) {
-      void this.#maySend(params).then((may) => respond({ result: { may } }));
+      const { requestId, repeatable } = objectOf(params);
+      const told = this.#pending.get(requestId as number)?.sending?.(repeatable === true);
+      void Promise.resolve(told)
+        .catch(() => false)
+        .then((may = false) => respond({ result: { may } }));
       return;
     }
     const token = progressTokenOf(params);
@@ -369,12 +373,6 @@ export class Peer {
   #count(by: number): void {
     this.#memory += by;
     this.#account.set(this.#memory);
-  }
-
-  async #maySend(params: unknown): Promise<boolean> {
-    const { requestId, repeatable } = objectOf(params);
-    const request = this.#pending.get(requestId as number);
-    return (await request?.sending?.(repeatable === true).catch(() => false)) ?? false;
   }
 
   #answerTo(ask: PeerAsk, holder: Holder | undefined): Promise<Response> {

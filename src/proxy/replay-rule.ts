@@ -14,6 +14,9 @@ export const SENT: DrawPlace = { site: 'sent-to-server', branch: '[]' };
 /** In a round after the first, too (`Rounds.placeOf`). */
 const IS_SENT = /^\/(\d+:)?sent-to-server\[\]/;
 
+/** Recorded at the same place: what was sent before was certainly not taken. */
+export const NOT_TAKEN = null;
+
 export interface SentCall {
   readonly repeatable: boolean;
 }
@@ -28,16 +31,17 @@ export function replayRule(
   if (replay === 'allow') return () => 'allow';
   return (call, done) => {
     // What was sent before a server returned its asks has ended with them.
-    const sent = done
+    const facts = done
       .slice(done.findLastIndex(isRound) + 1)
       .flatMap((completion) =>
-        completion.kind === 'step' && IS_SENT.test(completion.path) ? [completion.outcome] : [],
+        completion.kind === 'step' && IS_SENT.test(completion.path) && 'value' in completion.outcome
+          ? [completion.outcome.value]
+          : [],
       );
+    const sent = facts.slice(facts.lastIndexOf(NOT_TAKEN) + 1);
     if (sent.length === 0) return 'allow';
     if (replay === 'never') return 'never';
-    const isRepeatable = sent.every(
-      (outcome) => 'value' in outcome && isObject(outcome.value) && outcome.value.repeatable === true,
-    );
+    const isRepeatable = sent.every((fact) => objectOf(fact).repeatable === true);
     return call.method !== 'tools/call' || isRepeatable ? 'allow' : 'never';
   };
 }

@@ -1,10 +1,16 @@
 /** A server behind the proxy that is away for a moment: what its calls were answered is not lost, and no outcome is made of it. */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import process from 'node:process';
-import { afterEach, describe, expect, it } from 'vitest';
-import { stdioHost } from '../../src/index.ts';
-import { SECRET, type Served, scratch, serveHere } from '../e2e/harness.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type AwaitHandler, createAwaitHandler, remoteHost, stdioHost } from '../../src/index.ts';
+import { toNodeHandler } from '../../src/node.ts';
+import { legacy } from '../e2e/clients.ts';
+import { listen, SECRET, type Served, scratch, serveHere, shut } from '../e2e/harness.ts';
+import { modernServer } from '../fixtures/modern-server.ts';
 import { answer, ask, callAs, linkIn, SERVER } from './proxied.ts';
 
 let served: Served;
@@ -46,5 +52,62 @@ describe('a server that cannot be reached for a moment', () => {
     await expect(call()).rejects.toThrow(new RegExp(GONE, 'i'));
     rmSync(flag);
     await expect.poll(() => call().catch(String), { timeout: 20_000 }).toMatch(/^NOT DONE YET/);
+  });
+});
+
+describe('a remote server of 2026-07-28 that cannot be reached for a moment', () => {
+  const effects: string[] = [];
+  let handler: AwaitHandler;
+  let server: Server;
+  let call: () => Promise<string>;
+  let link: string;
+
+  beforeEach(async () => {
+    effects.length = 0;
+    handler = createAwaitHandler(() => modernServer((effect) => void effects.push(effect)), {
+      revisions: ['2026-07-28'],
+      secrets: [SECRET],
+    });
+    server = createServer(toNodeHandler(handler));
+    const url = `${await listen(server)}/mcp`;
+    served = await serveHere(remoteHost({ url, upstream: '2026-07-28' }), { secrets: [SECRET], ask });
+    call = await callAs('ann', served.url, 'order');
+    link = linkIn(await call(), served);
+  });
+  afterEach(async () => {
+    await shut(server);
+    await handler.close();
+  });
+
+  async function away(between: () => Promise<unknown>): Promise<void> {
+    const { port } = server.address() as AddressInfo;
+    await shut(server);
+    await between();
+    server = createServer(toNodeHandler(handler));
+    await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+  }
+
+  it('gets the answer that its user gave meanwhile by the next request, and nothing twice', async () => {
+    await away(async () => {
+      await answer(link);
+      await expect(call()).rejects.toThrow('cannot be reached');
+    });
+    expect(await call()).toContain('shipped to Ada, charged');
+    expect(effects).toEqual(['charge', 'ship']);
+  });
+
+  it('has no client call again that answered itself', async () => {
+    let back: Promise<void> | undefined;
+    const client = await legacy(served.url, {
+      answer: async () => {
+        back = away(() => sleep(10_000));
+        await sleep(100);
+        return { action: 'accept', content: { name: 'Ada' } };
+      },
+    });
+    await expect(client.tool('order')).rejects.toThrow(/has not got the answers$/);
+    await back;
+    expect(effects).toEqual(['charge', 'charge']);
+    await client.close();
   });
 });

@@ -71,7 +71,8 @@ export class RequestHeaders {
     headers['mcp-name'] = headerValue(name);
     for (const { path, header } of method === 'tools/call' ? (this.#mirrored.get(name) ?? []) : []) {
       const value = path.reduce<unknown>((at, key) => (isObject(at) ? at[key] : undefined), params.arguments);
-      if (isMirrorable(value)) headers[`mcp-param-${header}`] = headerValue(String(value));
+      if (typeof value === 'number' ? Math.abs(value) <= Number.MAX_SAFE_INTEGER : TYPES.has(typeof value))
+        headers[`mcp-param-${header}`] = headerValue(String(value));
     }
     return headers;
   }
@@ -117,11 +118,6 @@ function annotationsIn(inputSchema: unknown, size: number): Annotations {
   };
   visit(inputSchema, true);
   return { mirrored, size, isWrong };
-}
-
-function isMirrorable(value: unknown): boolean {
-  if (typeof value === 'number') return Number.isFinite(value) && Math.abs(value) <= Number.MAX_SAFE_INTEGER;
-  return typeof value === 'string' || typeof value === 'boolean';
 }
 
 /** As it is where a header can hold it, else as base64 of its UTF-8. */
