@@ -319,15 +319,13 @@ async function createIdentity(services: Services, principal: string | undefined)
 function identifier({ store, now }: Services): Identify {
   return async (id, principal) => {
     if (store === undefined || !NAME.test(id) || !(expiryOf(id) >= now())) return undefined;
-    const opened = await store.get(`${id}:opened`).catch(unlessForeign);
+    // A session of another service on this store is an unknown one.
+    const opened = await store.get(`${id}:opened`).catch((error: unknown) => {
+      if (!hasCode(error, 'bad-token')) throw error;
+    });
     if (!isObject(opened) || opened.principal !== principal) return undefined;
     return { name: id, principal, revision: REVISION, client: undefined };
   };
-}
-
-/** A session of another service on this store is an unknown one. */
-function unlessForeign(error: unknown): undefined {
-  if (!hasCode(error, 'bad-token')) throw error;
 }
 
 /**

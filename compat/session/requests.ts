@@ -237,7 +237,11 @@ export function isMessage(value: unknown): value is JsonObject {
       (value.params === undefined || (isObject(value.params) && isMeta(value.params._meta))) &&
       (value.id === undefined || isRequestId(value.id))
     );
-  return isRequestId(value.id) && isResponse && isTakenResponse(value);
+  if (!isRequestId(value.id) || !isResponse) return false;
+  // A response has a result or an error, not both; the code that asked checks the result's content.
+  const { result, error } = value;
+  if (error !== undefined) return result === undefined && isRpcError(error);
+  return isObject(result) && isMeta(result._meta);
 }
 
 export function isRequest(message: JsonObject): message is JsonObject & RpcRequest {
@@ -249,10 +253,4 @@ export function isRequest(message: JsonObject): message is JsonObject & RpcReque
 /** The requests in a body, without what else their messages hold. */
 export function requestsOf(messages: readonly JsonObject[]): RpcRequest[] {
   return messages.filter(isRequest).map(({ id, method, params }) => ({ id, method, params }));
-}
-
-/** A response has a result or an error, not both; the code that asked checks the result's content. */
-function isTakenResponse({ result, error }: JsonObject): boolean {
-  if (error !== undefined) return result === undefined && isRpcError(error);
-  return isObject(result) && isMeta(result._meta);
 }

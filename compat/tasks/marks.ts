@@ -125,6 +125,9 @@ function marksIn({ tools }: JsonObject, instance: Pick<HostInstance, 'forbids'>)
   return new Map(named.map((tool) => [tool.name, markOf(tool, instance)]));
 }
 
+const SUPPORT: ReadonlySet<unknown> = new Set(['required', 'optional', 'forbidden']);
+const WHEN: ReadonlySet<unknown> = new Set(['never', 'now', 'after-asks']);
+
 /** The facts of one tool; `forbidden` only if its author chose that (see `HostInstance.forbids`). */
 export function markOf(tool: JsonObject, { forbids }: Pick<HostInstance, 'forbids'>): TaskMark {
   const said = isObject(tool._meta) ? tool._meta[TASKS_META] : undefined;
@@ -134,17 +137,9 @@ export function markOf(tool: JsonObject, { forbids }: Pick<HostInstance, 'forbid
   const support = own.support ?? listed;
   const isOwn = own.support === undefined && (listed === 'required' || listed === 'optional');
   return {
-    ...(isSupport(support) && { support }),
-    ...(isWhen(own.when) && { when: own.when }),
+    ...(SUPPORT.has(support) && { support: support as TaskMark['support'] & string }),
+    ...(WHEN.has(own.when) && { when: own.when as When }),
     ...(isOwn && { isOwn }),
     ...(mirrorsArguments(tool.inputSchema) && { mirrors: tool.inputSchema }),
   };
-}
-
-function isSupport(value: unknown): value is NonNullable<TaskMark['support']> {
-  return value === 'required' || value === 'optional' || value === 'forbidden';
-}
-
-function isWhen(value: unknown): value is When {
-  return value === 'never' || value === 'now' || value === 'after-asks';
 }

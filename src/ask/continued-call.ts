@@ -454,14 +454,18 @@ export function notDoneYet(
   const questions = asks.map(({ params }) => textOf(params.message ?? ''));
   const tool = String(params.name);
   const lines = [
-    `NOT DONE YET: ${tool} waits for a person.`,
-    // In one line: a question must not look like what comes after it.
-    ...questions.map((question) => `Question: ${question.replaceAll(/[\n\v\f\r\u0085\u2028\u2029]+/g, ' ')}`),
+    `NOT DONE YET: ${inLine(tool)} waits for a person.`,
+    ...questions.map((question) => `Question: ${inLine(question)}`),
     `Link: ${url}`,
     `Tell the user to open it. ${how} Do not open the link, do not answer for the user, do not try another way.`,
     `The question expires at ${until}.`,
   ];
   return { text: lines.join('\n'), _meta: { [WAITING]: { tool, url, questions, expires: until } } };
+}
+
+/** In one line: a name or a question must not look like what comes after it. */
+function inLine(text: string): string {
+  return text.replaceAll(/[\n\v\f\r\u0085\u2028\u2029]+/g, ' ');
 }
 
 /** The same outcome for a client that may not have got it. */

@@ -116,11 +116,8 @@ const CHOICES: ReadonlySet<unknown> = new Set<unknown>([undefined, ...OPTIONS.ta
 
 function tasksOf(tasks: AwaitOptions['tasks']): Settings['tasks'] {
   if (tasks === undefined || tasks === 'never') return tasks;
-  return typeof tasks === 'function' ? choiceOf(tasks) : () => tasks;
-}
-
-/** Wraps the author's function, so that its mistakes are errors that name the option. */
-function choiceOf(tasks: (call: TaskRequest) => TaskChoice): (call: TaskRequest) => TaskChoice {
+  if (typeof tasks === 'string') return () => tasks;
+  // Wraps the author's function, so that its mistakes are errors that name the option.
   return (call) => {
     const name = String(call.params.name);
     let chosen: unknown;

@@ -1,5 +1,3 @@
-/** The option `audit`: reports each act on a call with its caller, without any content. */
-import type { JsonObject } from '../base/values.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import type { Outcome } from '../call/ports.ts';
 import { shortText } from './redact.ts';
@@ -72,17 +70,14 @@ export function auditedEnd(outcome: Outcome): AuditEvent['what'] | undefined {
   return 'error' in outcome.response ? 'failed' : 'completed';
 }
 
-function targetOf({ name, uri }: JsonObject): string {
-  return name === undefined ? (String(uri ?? '').split(/[?#]/, 1)[0] ?? '') : String(name);
-}
-
 export function auditEvent(
   what: AuditEvent['what'],
   label: string,
   call: CallRecord,
   time: number,
 ): AuditEvent {
-  const { principal, revision, method, params } = call;
+  const { principal, revision, method } = call;
+  const { name, uri } = call.params;
   return {
     time,
     what,
@@ -90,6 +85,9 @@ export function auditEvent(
     ...(principal !== undefined && { caller: principal }),
     revision,
     method,
-    target: shortText(targetOf(params), MOST),
+    target: shortText(
+      name === undefined ? (String(uri ?? '').split(/[?#]/, 1)[0] ?? '') : String(name),
+      MOST,
+    ),
   };
 }

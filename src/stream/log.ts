@@ -81,7 +81,10 @@ export class StreamLog {
    * @returns false when the position is in use
    */
   insert(at: number, entry: StreamEntry, until = this.expires, owner?: string): Promise<boolean> {
-    if (entry.kind === 'event' && (until < this.expires || this.#isLarge(entry.event)))
+    if (
+      entry.kind === 'event' &&
+      (until < this.expires || this.#contents?.isLarge((entry.event.data ?? '').length))
+    )
       return this.#insertApart(at, entry, until, owner);
     return this.#records.insert(`${this.name}:${at}`, entry, this.expires, { until: this.expires });
   }
@@ -110,10 +113,6 @@ export class StreamLog {
   /** For records that may be long. */
   #get(name: string): Promise<unknown> {
     return readFor(this.#owner, () => this.#records.get(name));
-  }
-
-  #isLarge({ data = '' }: StreamEvent): boolean {
-    return this.#contents?.isLarge(data.length) === true;
   }
 
   async #entry(at: number): Promise<StreamEntry | undefined> {

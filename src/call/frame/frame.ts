@@ -26,7 +26,6 @@ import { Gate } from './gate.ts';
 import { OpenAsks } from './open-asks.ts';
 import { type Question, questionOf } from './place.ts';
 import {
-  type AskAttempt,
   type Attempt,
   isInside,
   isStep,
@@ -89,7 +88,9 @@ export class Frame {
     this.#recording = new Recording(completions, from?.open ?? [], from?.fresh ?? 0);
     this.#rounds = new Rounds(completions, from?.isPast);
     this.#recording.pass(from?.isPast ? Infinity : this.#rounds.past);
-    this.#steps = new RunningSteps(call.id, this.#rounds.names, (name) => this.#closed(name));
+    this.#steps = new RunningSteps(call.id, this.#rounds.names, (name) =>
+      this.#gate.isOver ? stepAfterEnd(name, call) : undefined,
+    );
     this.#drawn = new Drawn(from?.drawn ?? {}, completions, options.maxDrawnBytes ?? LIMITS.journalBytes);
     const attempt = (made: Attempt): void => this.#attempt(made);
     this.#core = {
@@ -275,9 +276,10 @@ export class Frame {
   /** As `ask`, under a place that the engine chooses. */
   askAs(question: Question, options: AskOptions): Promise<Response> {
     return new Promise((settle) => {
-      const attempt = askAttempt(question, this.#recording.made(question), options, settle, () =>
-        this.#abandon(attempt),
-      );
+      const attempt = askAttempt(question, this.#recording.made(question), options, settle, () => {
+        this.#fresh.delete(attempt);
+        if (this.#asks.abandon(attempt)) this.#stir();
+      });
       this.#attempt(attempt);
     });
   }
@@ -362,11 +364,6 @@ export class Frame {
     const what = attempt.kind === 'step' ? { step: attempt.path } : { method: attempt.question.method };
     const message = 'an attempt of a call that is over, or goes on in another process, stays pending';
     this.options.warn(message, { call: this.call.id, ...what });
-  }
-
-  /** Why no step begins any more. */
-  #closed(name: string): AwaitError | undefined {
-    return this.#gate.isOver ? stepAfterEnd(name, this.call) : undefined;
   }
 
   /** Asks that did not go out within a second. */
@@ -493,9 +490,10 @@ export class Frame {
     // The turn ends with these, and its steps are in the journal before it does.
     if (this.#runner.isBusy && asks.some((ask) => this.#asks.isRefused(ask, turn))) return;
     const given = steps.filter(({ path }) => isShed(path));
-    if (given.length > 0 || (named !== undefined && this.#mustShed())) {
-      if (this.#giveUp(turn, given)) return;
-    }
+    const { leaving, overloaded } = this.options;
+    // A process with too much to do still does one step of each turn, so that the call gets on.
+    const mustShed = () => leaving?.() === true || (this.#gate.stepsInTurn > 0 && overloaded?.() === true);
+    if ((given.length > 0 || (named !== undefined && mustShed())) && this.#giveUp(turn, given)) return;
     for (const step of steps) if (!given.includes(step)) this.#runner.start(step);
     if (asks.some((ask) => this.#recording.mayStandFor(ask))) {
       if (!this.#patience.gaveUp() || this.#asks.matchChanged(turn)) return;
@@ -514,12 +512,6 @@ export class Frame {
     // With nothing open the tool waits for something unrecorded, and may still make its asks.
     if ((this.#asks.size === 0 && !this.busy) || !this.#patience.gaveUp()) return;
     for (const ask of this.#recording.withdrawUnmade()) this.#asks.withdraw(ask, turn);
-  }
-
-  /** A process with too much to do still does one step of each turn, so that the call gets on. */
-  #mustShed(): boolean {
-    const { leaving, overloaded } = this.options;
-    return leaving?.() === true || (this.#gate.stepsInTurn > 0 && overloaded?.() === true);
   }
 
   /** Ends the turn without an ask, so that the call continues elsewhere; false if its client cannot bring it there. */
@@ -585,11 +577,6 @@ export class Frame {
     }
     this.leave();
     turn?.end(ending);
-  }
-
-  #abandon(attempt: AskAttempt): void {
-    this.#fresh.delete(attempt);
-    if (this.#asks.abandon(attempt)) this.#stir();
   }
 
   #diverge(attempted: string): void {

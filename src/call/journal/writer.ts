@@ -175,7 +175,10 @@ export class JournalWriter implements OpenJournal {
       const there = await this.#entries.read(this.#position + 1, until);
       if (this.#isAnswerInDoubt(there)) continue;
       if (there === undefined || !isReceived(there))
-        throw this.#fenced(`entry ${this.#position + 1} exists already: another process continues it`);
+        throw new AwaitError(
+          'fenced',
+          `call ${this.#call.id}: entry ${this.#position + 1} exists already: another process continues it`,
+        );
       this.#take(there);
       if (entry.type !== 'held') await this.#passOn();
     }
@@ -196,10 +199,6 @@ export class JournalWriter implements OpenJournal {
       if (hasCode(error, 'bad-token')) return false;
       throw error;
     }
-  }
-
-  #fenced(why: string): AwaitError {
-    return new AwaitError('fenced', `call ${this.#call.id}: ${why}`);
   }
 
   async #isInserted(entry: Entry, until: number | undefined, onWritten: () => void): Promise<boolean> {

@@ -3,7 +3,7 @@
  * file decides what counts as which, and how a request above a limit is refused.
  */
 import RateLimiterMemory from 'rate-limiter-flexible/lib/RateLimiterMemory.js';
-import { advice, isObject, type JsonObject } from '../../base/values.ts';
+import { advice, isObject, type JsonObject, objectOf } from '../../base/values.ts';
 import type { Counters } from '../../observe/counters.ts';
 import type { Inbound, Reply } from './exchange.ts';
 import type { Principal } from './principal.ts';
@@ -124,9 +124,11 @@ export class RateLimits {
       await this.#limiters[kind].consume(caller, points);
       return undefined;
     } catch (error) {
-      if (!isResult(error)) return this.#failed(error);
+      // An error, or what is left of its limit.
+      const { msBeforeNext } = objectOf(error);
+      if (typeof msBeforeNext !== 'number') return this.#failed(error);
       this.#counters[kind === 'calls' ? 'limitedCalls' : 'limitedResumes'] += 1;
-      return error.msBeforeNext;
+      return msBeforeNext;
     }
   }
 
@@ -146,10 +148,6 @@ export class RateLimits {
     this.#warn('a rate limiter failed; its limit is not held meanwhile', { error: String(error) });
     return undefined;
   }
-}
-
-function isResult(error: unknown): error is { readonly msBeforeNext: number } {
-  return isObject(error) && !(error instanceof Error) && typeof error.msBeforeNext === 'number';
 }
 
 /** Every message is one of the three, whatever it is. */
