@@ -177,7 +177,8 @@ export class PeerLease implements RequestOwner {
     this.#work.set(id, work);
     let isAgain = false;
     const untaken = async (): Promise<void> => {
-      if (known !== undefined && context?.once !== undefined) await noted(anew(context.once, NOT_TAKEN));
+      if (known === undefined || context?.once === undefined || this.#over || work.cancelled) return;
+      await noted(anew(context.once, NOT_TAKEN));
     };
     try {
       const free = this.#group.concurrent;
