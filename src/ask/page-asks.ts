@@ -182,7 +182,10 @@ export class PageAsks {
     this.settled(id);
     const timer = callAt(this.#clock, expires, () => {
       this.#expiries.delete(id);
-      void this.#expired(id, asked).catch(() => {});
+      void this.calls
+        .standing(id)
+        .then((now) => now.kind === 'asks' && now.claim === undefined && this.tell('expired', asked))
+        .catch(() => {});
     });
     this.#expiries.set(id, timer);
   }
@@ -191,11 +194,6 @@ export class PageAsks {
   settled(callId: string): void {
     this.#expiries.get(callId)?.cancel();
     this.#expiries.delete(callId);
-  }
-
-  async #expired(callId: string, asked: Asked): Promise<void> {
-    const standing = await this.calls.standing(callId);
-    if (standing.kind === 'asks' && standing.claim === undefined) this.tell('expired', asked);
   }
 
   /** Tells the operator. */

@@ -135,7 +135,7 @@ export class AskPage {
     const url = id === '' ? settings.url.href : `${settings.url.href}/${id}`;
     const authorized = await settings.authorize(inbound.request(), { url });
     // By what it has: servers replace the global class, whose static functions make the runtime's.
-    if (typeof authorized === 'object' && 'arrayBuffer' in authorized) return replyTo(authorized);
+    if ('arrayBuffer' in Object(authorized)) return replyTo(authorized as Response);
     const who = authorizedBy(authorized);
     if (who === undefined)
       return note(403, 'You are not signed in', ['Sign in to this service, and open the link again.']);

@@ -454,18 +454,15 @@ export class LoopTurns {
    * @param owner whose pieces wait for one another, in their order
    */
   next(share = 1, owner?: unknown): Promise<void> {
-    return new Promise((go) => this.queue(share, owner, go));
-  }
-
-  /** Does what others wait for by `next`: at once, if so much is free. */
-  queue(share: number, owner: unknown, go: () => void): void {
     // A turn that another request waits for may never come.
-    if (isPerRequest()) return void nextTurn().then(go);
-    const [piece, last] = [{ share, go }, this.#last.get(owner)];
-    if (last === undefined) this.#first.set(owner, piece);
-    else last.next = piece;
-    this.#last.set(owner, piece);
-    this.#goOn();
+    if (isPerRequest()) return nextTurn();
+    return new Promise((go) => {
+      const [piece, last] = [{ share, go }, this.#last.get(owner)];
+      if (last === undefined) this.#first.set(owner, piece);
+      else last.next = piece;
+      this.#last.set(owner, piece);
+      this.#goOn();
+    });
   }
 
   /** Whether a piece need not wait. */

@@ -12,8 +12,10 @@ import {
   deferred,
   defined,
   type JsonObject,
+  LoopTurns,
   memoryOf,
   type Repeating,
+  SHARE,
 } from '../base/values.ts';
 import { checkResponses, type ErrorAnswers } from './ask/answer.ts';
 import { type CallRecord, type Checkpoint, type Entry, FORMAT, type Response } from './journal/entries.ts';
@@ -65,6 +67,7 @@ export class Engine {
   readonly #turns: Turns;
   readonly #resumption: Resumption;
   readonly #takeOver: TakeOver;
+  readonly #begins = new LoopTurns();
   readonly #handoff: Handoff | undefined;
   readonly #looking: Repeating | undefined;
   /** Requests that were let go of, and that their servers still hold. */
@@ -184,6 +187,8 @@ export class Engine {
     const started = this.#run(record, context, async () => {
       this.hold(record, quotaKey, bytes);
       if (responses !== undefined) checkResponses(responses);
+      // Those that one reply of the store lets begin together would hold all their results at once.
+      await this.#begins.next(SHARE, record.principal);
       const { local } = this.#parts;
       const isLogged = context.isLogged === true;
       const store = this.#parts.store ?? (isLogged ? local : undefined);

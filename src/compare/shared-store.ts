@@ -1,7 +1,7 @@
 /** The store of a comparison: a map that several handlers share, in this process or from others by messages. */
 import Keyv from 'keyv';
 import { isObject, nextTurn } from '../base/values.ts';
-import type { CallRecord, Completion, Entry, OpenAsk } from '../call/journal/entries.ts';
+import type { Completion, Entry, OpenAsk } from '../call/journal/entries.ts';
 import { plainRecords } from '../checkpoint/records.ts';
 
 /** A process's access to its store: a Keyv adapter with the primitive that the journal needs. */
@@ -58,7 +58,8 @@ export class SharedStore implements StoreAccess {
     this.#map.set(key, value);
     const entry = await entryIn(key, value);
     if (entry === undefined) return true;
-    const { id } = callIn(entry) ?? { id: this.#calls.get(callOf(key)) };
+    const call = entry.type === 'called' ? entry.call : entry.type === 'suspended' && entry.checkpoint.call;
+    const { id } = call || { id: this.#calls.get(callOf(key)) };
     if (id !== undefined) this.#calls.set(callOf(key), id);
     if (id !== undefined && asksIn(entry).length > 0) this.onAsk?.(id);
     for (const path of pathsIn(entry)) this.#completed.set(`${callOf(key)} ${path}`, path);
@@ -106,11 +107,6 @@ async function entryIn(key: string, encoded: unknown): Promise<Entry | undefined
   const outer: unknown = JSON.parse(encoded);
   const entry = isObject(outer) ? await RECORDS.decode(key, outer.value) : undefined;
   return isObject(entry) && ENTRIES.has(entry.type) ? (entry as unknown as Entry) : undefined;
-}
-
-function callIn(entry: Entry): CallRecord | undefined {
-  if (entry.type === 'called') return entry.call;
-  return entry.type === 'suspended' ? entry.checkpoint.call : undefined;
 }
 
 function asksIn(entry: Entry): readonly OpenAsk[] {

@@ -10,7 +10,6 @@ import {
   hasCode,
   isObject,
   isPerRequest,
-  type JsonObject,
   LoopTurns,
   memoryOf,
   objectOf,
@@ -131,7 +130,9 @@ function createHandler(
         const tooMuch = refused instanceof Promise ? await refused : refused;
         if (tooMuch !== undefined) return tooMuch;
         const messages = messagesOf(read.body);
-        const requests = messages.filter(isRequest).length;
+        const requests = messages.filter(
+          (one) => isObject(one) && typeof one.method === 'string' && one.id !== undefined,
+        ).length;
         // Of several each counts what is its own.
         if (!Array.isArray(read.body)) inbound.memory = memoryOf(objectOf(read.body).params);
         const quotaKey = quotaKeyOf(services, inbound);
@@ -366,10 +367,6 @@ function logOnceEach(logger: Settings['logger']): (refusal: Refusal) => void {
     told.add(name);
     logger.warn(message, detail);
   };
-}
-
-function isRequest(message: unknown): message is JsonObject {
-  return isObject(message) && typeof message.method === 'string' && message.id !== undefined;
 }
 
 function methodNotAllowed(edges: readonly Edge[], inbound: Inbound): Reply {

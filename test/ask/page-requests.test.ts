@@ -67,9 +67,12 @@ it('say of a link that cannot be opened for want of secrets that it cannot be sh
 it('get the response of a login also where the server has replaced the global class', async () => {
   const theirs = Response;
   vi.stubGlobal('Response', class extends Response {});
-  const authorize = () => theirs.redirect('https://login.example/');
+  let login: unknown = theirs.redirect('https://login.example/');
+  const authorize = () => login as Response;
   const handler = createAwaitHandler(build, { secrets: [SECRET], ask: { ...askOptions, authorize } });
   const { status, headers } = await handler.fetch(new Request(`${PAGE}/x`));
   expect([status, headers.get('location')]).toEqual([302, 'https://login.example/']);
+  login = null;
+  expect((await handler.fetch(new Request(`${PAGE}/x`))).status).toBe(403);
   await handler.close();
 });

@@ -61,7 +61,12 @@ export function shownOf(
   let shown = '';
   for (let at = 0; at < text.length; ) {
     const end = pieceEnd(text, at + PIECE);
-    const piece = text.slice(at, end).replaceAll(unseen, numberOf);
+    const piece = text
+      .slice(at, end)
+      .replaceAll(
+        unseen,
+        (one) => `<U+${(one.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}>`,
+      );
     const room = most - shown.length;
     if (piece.length > room)
       return { text: shown + piece.slice(0, pieceEnd(piece, room)) + CUT, isCut: true };
@@ -81,10 +86,6 @@ export function beginningOf(text: string, most: number): string {
 function pieceEnd(text: string, at: number): number {
   const code = text.charCodeAt(at - 1);
   return code >= 0xd800 && code <= 0xdbff && at < text.length ? at - 1 : at;
-}
-
-function numberOf(character: string): string {
-  return `<U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}>`;
 }
 
 /** Escapes text for XML and HTML: in an element, or in an attribute in double quotes. */

@@ -14,15 +14,14 @@ import {
   isUnpassed,
   isWritable,
   type JsonObject,
-  LoopTurns,
   type Repeating,
-  SHARE,
   type Timer,
 } from '../../base/values.ts';
 import { checkGiven, uncheckable } from '../ask/answer.ts';
 import { lackOf, missingCapability } from '../ask/capability.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
+import { isRound } from '../frame/rounds.ts';
 import type { Detach, Ending, Lack, Turn } from '../frame/turn.ts';
 import { CANCELLED, type Checkpoint, isContinued, type OpenAsk, type Response } from '../journal/entries.ts';
 import type { Answers } from './answers.ts';
@@ -97,8 +96,6 @@ export class Turns {
   readonly #ownership: Ownership;
   readonly #turn: RunTurnParts;
   readonly #checkpoints: Checkpoints;
-  /** Calls that one reply of the store lets begin together would hold all their results at once. */
-  readonly #begins = new LoopTurns();
 
   constructor(parts: EngineParts, { runs, ownership, answers, checkpoints }: Rooms) {
     this.#parts = parts;
@@ -139,12 +136,8 @@ export class Turns {
       if (!begin) run.instance.refresh(run.frame, factsOf(context));
       run.frame.enter(new RunTurn(this.#turn, run, context, responses, end, detach));
       if (begin) {
-        const { frame, instance } = run;
-        const { method, params, requestId, principal } = run.call;
-        this.#begins.queue(SHARE, principal, () => {
-          if (run.state.at === 'turn' && !frame.over)
-            instance.call(frame, { method, params, id: requestId }, factsOf(context));
-        });
+        const { method, params, requestId } = run.call;
+        run.instance.call(run.frame, { method, params, id: requestId }, factsOf(context));
       }
       if (isTask(run)) onTask();
       else if (detach !== undefined) {
@@ -324,11 +317,17 @@ export class Turns {
     const becoming = becomingTask(run);
     if (becoming !== undefined) await becoming.catch(() => {});
     if (run.state.at === 'over') return GONE;
+    const isLeft = request !== undefined || isContinued(run.call.id);
+    // Nobody calls again, or would have the rounds before done again.
+    if (isUnpassed(given) && (isTask(run) || !isLeft) && run.frame.fold().completions.some(isRound)) {
+      const error = new AwaitError('host-gone', 'the server that runs this call cannot be reached');
+      return this.#runAgain(entered, { kind: 'lost', error, isMeant: false });
+    }
     if (isTask(run)) return this.#finishTask(run, given, context);
     // A request that came again for a call that outlasts it says only what that call was refused with.
     // One that was not passed on to its server is no outcome of a call that the same request continues, or an equal one.
     const isRefused = isUnpassed(given)
-      ? request !== undefined || isContinued(run.call.id)
+      ? isLeft
       : (run.frame.isUnreached || (request && run.call.outlasted)) && this.#parts.isRefusal(given);
     if (isRefused && this.#hasRoom(entered)) return this.#leave(run, given);
     if (wishOf(run, context)?.always) return this.#finishAsTask({ run, context, request }, given);
