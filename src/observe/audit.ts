@@ -1,3 +1,5 @@
+/** The option `audit`: reports each act on a call with its caller, without any content. */
+import type { JsonObject } from '../base/values.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import type { Outcome } from '../call/ports.ts';
 import { shortText } from './redact.ts';
@@ -70,14 +72,17 @@ export function auditedEnd(outcome: Outcome): AuditEvent['what'] | undefined {
   return 'error' in outcome.response ? 'failed' : 'completed';
 }
 
+function targetOf({ name, uri }: JsonObject): string {
+  return name === undefined ? (String(uri ?? '').split(/[?#]/, 1)[0] ?? '') : String(name);
+}
+
 export function auditEvent(
   what: AuditEvent['what'],
   label: string,
   call: CallRecord,
   time: number,
 ): AuditEvent {
-  const { principal, revision, method } = call;
-  const { name, uri } = call.params;
+  const { principal, revision, method, params } = call;
   return {
     time,
     what,
@@ -85,9 +90,6 @@ export function auditEvent(
     ...(principal !== undefined && { caller: principal }),
     revision,
     method,
-    target: shortText(
-      name === undefined ? (String(uri ?? '').split(/[?#]/, 1)[0] ?? '') : String(name),
-      MOST,
-    ),
+    target: shortText(targetOf(params), MOST),
   };
 }

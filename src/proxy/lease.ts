@@ -49,7 +49,7 @@ interface PeerWork {
 
 export interface LeaseOptions {
   readonly logger: PeerLogger;
-  /** Whether every call may be run again. */
+  /** Which calls may be run again after they were sent. */
   readonly replay: Replay;
   /** How long a cancelled call may take to end, in milliseconds. */
   readonly cancelGrace: number;
@@ -304,7 +304,7 @@ function endIn({ turn, sent }: PeerWork): void {
   } else peer.kill(true);
 }
 
-/** Records a fact of this attempt; earlier ones of the call may have recorded it, too. @returns what may be run again */
+/** Adds a fact to the call's journal, after those of earlier attempts. @returns it, or an earlier one that says that the call may be repeated */
 async function anew(
   once: NonNullable<CallContext['once']>,
   fact: SentCall | typeof NOT_TAKEN,

@@ -319,7 +319,7 @@ export class ModernPeerLink implements PeerLink {
     // What the server says of a later round is no outcome of a call that it may still go on with.
     if (own !== undefined && !(isUnpassed && isLater)) refuse(own);
     else if (isUnpassed) {
-      // What was done before a later round would be done again.
+      // A client that called again would run the earlier rounds a second time.
       const what = isLater ? 'the answers' : 'the request; call again';
       const message = `The server cannot be reached, and has not got ${what}`;
       refuse({ code: -32000, message, data: advice('host-gone') }, true);

@@ -166,7 +166,7 @@ export class Sharing {
     return this.#listening;
   }
 
-  /** Messages that cannot be opened are nobody's. */
+  /** Passes on the messages to a name, and drops those that cannot be opened. */
   #hear(name: string, take: (message: JsonObject) => void): Promise<() => Promise<void>> {
     const { relay, open } = this.#options.parts;
     return relay.listen(name, (text) => void open(text, name).then(take, () => {}));

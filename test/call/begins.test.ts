@@ -17,5 +17,5 @@ it('begin four in each turn of the event loop, and all end', async () => {
   turns.stop();
   expect(outcomes.map(resultOf)).toEqual(Array(MANY).fill('done'));
   expect(begun).toHaveLength(MANY);
-  expect(mostInOne(begun)).toBeLessThanOrEqual(2 * AT_ONCE);
+  expect(mostInOne(begun)).toBe(AT_ONCE);
 });

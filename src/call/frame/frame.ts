@@ -492,8 +492,10 @@ export class Frame {
     const given = steps.filter(({ path }) => isShed(path));
     const { leaving, overloaded } = this.options;
     // A process with too much to do still does one step of each turn, so that the call gets on.
-    const mustShed = () => leaving?.() === true || (this.#gate.stepsInTurn > 0 && overloaded?.() === true);
-    if ((given.length > 0 || (named !== undefined && mustShed())) && this.#giveUp(turn, given)) return;
+    const mustShed =
+      named !== undefined &&
+      (leaving?.() === true || (this.#gate.stepsInTurn > 0 && overloaded?.() === true));
+    if ((given.length > 0 || mustShed) && this.#giveUp(turn, given)) return;
     for (const step of steps) if (!given.includes(step)) this.#runner.start(step);
     if (asks.some((ask) => this.#recording.mayStandFor(ask))) {
       if (!this.#patience.gaveUp() || this.#asks.matchChanged(turn)) return;

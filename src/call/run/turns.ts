@@ -318,7 +318,7 @@ export class Turns {
     if (becoming !== undefined) await becoming.catch(() => {});
     if (run.state.at === 'over') return GONE;
     const isLeft = request !== undefined || isContinued(run.call.id);
-    // Nobody calls again, or would have the rounds before done again.
+    // No client calls a task again, and one that called the tool again would run its earlier rounds a second time.
     if (isUnpassed(given) && (isTask(run) || !isLeft) && run.frame.fold().completions.some(isRound)) {
       const error = new AwaitError('host-gone', 'the server that runs this call cannot be reached');
       return this.#runAgain(entered, { kind: 'lost', error, isMeant: false });

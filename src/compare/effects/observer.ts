@@ -88,6 +88,10 @@ const STARTED = 'started a process';
 /** The standard streams: what is printed is no effect. */
 const isStandard = (file: unknown): boolean => file === 0 || file === 1 || file === 2;
 
+function empties(flags: unknown): boolean {
+  return typeof flags === 'number' ? (flags & fs.constants.O_TRUNC) > 0 : /^w/.test(String(flags));
+}
+
 /** @returns what puts Node's own functions back */
 function replaceEffects(sight: Sight): () => void {
   const undo: (() => void)[] = [];
@@ -123,11 +127,7 @@ function replaceEffects(sight: Sight): () => void {
 
   for (const [name, what] of Object.entries(FILES)) {
     const ofFile = (_self: unknown, file: unknown, flags: unknown) =>
-      isStandard(file) ||
-      (name === 'open' &&
-        !(typeof flags === 'number' ? flags & fs.constants.O_TRUNC : /^w/.test(String(flags))))
-        ? undefined
-        : what;
+      isStandard(file) || (name === 'open' && !empties(flags)) ? undefined : what;
     replace(fs, name, ofFile);
     replace(fs, `${name}Sync`, ofFile);
     replace(fs.promises, name, ofFile);
