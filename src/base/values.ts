@@ -428,6 +428,16 @@ export function shareOf(length: number): number {
   return Math.min(1, Math.max(SHARE, length / LONG));
 }
 
+/** Calls in a later turn of the event loop. A long turn is followed by short ones, since each accepts one connection. */
+function rested(fn: () => void): void {
+  const began = systemClock.elapsed();
+  systemClock.soon(() => {
+    let left = Math.min(50, systemClock.elapsed() - began - 5);
+    const turn = (): void => (--left < 0 ? fn() : systemClock.soon(turn));
+    turn();
+  });
+}
+
 /** Of work, in a row. */
 interface Piece {
   readonly share: number;
@@ -480,7 +490,7 @@ export class LoopTurns {
       if (this.#free === 0) return;
       // It waits at the front until more is free; a smaller piece of another owner may go before it.
       if (this.#free < share) continue;
-      if (this.#isTurn && this.#free === 1) systemClock.soon(() => this.back(1));
+      if (this.#isTurn && this.#free === 1) rested(() => this.back(1));
       this.#free -= share;
       this.#first.delete(owner);
       if (next === undefined) this.#last.delete(owner);
@@ -503,7 +513,7 @@ const direct = new LoopTurns(false);
 /** Waits for so much of a pool. @returns gives it back, in the next turn of the event loop */
 async function partOf(pool: LoopTurns, share: number, owner: string | undefined): Promise<() => void> {
   await pool.next(share, owner);
-  return () => systemClock.soon(() => pool.back(share));
+  return () => rested(() => pool.back(share));
 }
 
 /**
@@ -575,11 +585,7 @@ function packed<T>(value: T): () => T {
 /** Reads one record in a place (`placeFor`). */
 export async function readFor<T>(owner: string | undefined, read: () => Promise<T>): Promise<T> {
   const end = await placeFor(owner);
-  try {
-    return await given(await read(), owner);
-  } finally {
-    end();
-  }
+  return (async () => given(await read(), owner))().finally(end);
 }
 
 /**
