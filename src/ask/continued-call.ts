@@ -33,7 +33,7 @@ import type { Responded } from '../call/run/outcome.ts';
 import { isBadToken } from '../call/run/wire-error.ts';
 import { REPEATED } from '../checkpoint/page-records.ts';
 import { AskedAnswers, LOOK, offered } from './asked.ts';
-import { expiryOf, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+import { type AtAsks, expiryOf, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** How often a call may be found claimed by another request before this one gives up. */
 const TRIES = 5;
@@ -163,23 +163,32 @@ export class ContinuedCall implements Instance {
     // The call that it began goes before an equal one.
     const begun = this.#request.isAgain ? await this.#begun() : UNKNOWN;
     if (begun.kind !== 'unknown') return this.#from(frame, begun);
-    for (const id of await calls.equal(this.#request.call, this.#workspace)) {
+    const ids = await calls.equal(this.#request.call, this.#workspace);
+    const equal: [string, Standing][] = [];
+    for (const id of ids) {
       const standing = await calls.standing(id);
+      // Of those that began at one moment, the one that was answered goes on.
+      if (ids.length > 1 && this.#waits(standing) && (await calls.isAnswered(standing)))
+        return this.#goOn(frame, standing, true);
+      equal.push([id, standing]);
+    }
+    for (const [id, standing] of equal) {
       if (standing.kind === 'ended') this.#parts.ended(id);
       // Once its user has opened the URL, the tool may succeed: that outcome is not repeated.
       if (standing.kind === 'ended' && standing.response !== undefined && !needsUrls(standing.response)) {
         const { at, isFirst } = await calls.sent({ id, expires: this.#own.expires });
         if (isFirst) return standing.response;
         if (this.#parts.clock.now() - at <= REPEATED) return sentBefore(standing.response);
-      } else if (
-        standing.kind === 'asks' &&
-        // The records of one that is over stay for a while.
-        standing.checkpoint.call.expires > this.#parts.clock.now()
-      ) {
+      } else if (this.#waits(standing)) {
         return this.#goOn(frame, standing, true);
       }
     }
     return this.#from(frame, UNKNOWN);
+  }
+
+  /** The records of one that is over stay for a while. */
+  #waits(standing: Standing): standing is AtAsks {
+    return standing.kind === 'asks' && standing.checkpoint.call.expires > this.#parts.clock.now();
   }
 
   /** The call that the request began elsewhere, perhaps under another secret. */

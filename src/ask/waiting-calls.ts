@@ -274,6 +274,12 @@ export class WaitingCalls {
     return isObject(found) && 'response' in found ? (found as unknown as KeptAnswer) : undefined;
   }
 
+  /** Whether one of its asks has an answer that was given on the page, or by a client that the page would ask for. */
+  async isAnswered({ checkpoint: { call, open } }: AtAsks): Promise<boolean> {
+    const answers = await Promise.all(open.map(({ key }) => this.answerTo(call.id, key)));
+    return answers.some((answer) => answer !== undefined);
+  }
+
   /** A request that did not begin the call continues it, so that an answer to that request is one to this call. */
   async continues(request: CallRecord, call: CallRecord): Promise<void> {
     if (!this.idsFor(request).includes(call.id))
