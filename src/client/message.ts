@@ -86,12 +86,13 @@ const UNREACHED: ReadonlySet<unknown> = new Set([
 ]);
 
 /**
- * Whether the server certainly has not taken a request: it says so, replied 503, or could not be reached. It may have
+ * Whether the server certainly has not taken a request: it says so, replied 429 or 503, or could not be reached. It may have
  * taken any other, and a server that does not recognize repetitions would do it twice.
  */
 export function isUntaken(thrown: unknown): boolean {
   if (thrown instanceof Unserved) return true;
-  if (thrown instanceof EndpointError) return retryIn(serverErrorIn(thrown)?.data) ?? thrown.code === 503;
+  if (thrown instanceof EndpointError)
+    return retryIn(serverErrorIn(thrown)?.data) ?? (thrown.code === 429 || thrown.code === 503);
   const cause = thrown instanceof Error ? thrown.cause : undefined;
   return typeof cause === 'object' && cause !== null && 'code' in cause && UNREACHED.has(cause.code);
 }

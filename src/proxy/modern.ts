@@ -118,7 +118,15 @@ export class ModernPeerLink implements PeerLink {
     this.#inflow = new Inflow({
       rate: options.rate,
       account: options.account,
-      pass: (heard) => this.#pass(heard as Heard),
+      pass: (heard) => {
+        const { message, about } = heard as Heard;
+        const { params } = message;
+        // The number of a subscription is of this link's own stream.
+        const told = isObject(params)
+          ? { ...message, params: without(params, '_meta', SUBSCRIPTION) }
+          : message;
+        events.message(told, about);
+      },
       link: this,
     });
     const deliver = (message: Rpc): void => this.#hear(message);
@@ -144,9 +152,12 @@ export class ModernPeerLink implements PeerLink {
     if (typeof method !== 'string') return;
     if (isRequestId(id)) void this.#request({ jsonrpc: '2.0', id, method, params });
     else if (method === 'notifications/initialized' && this.#options.listens) this.#listener.start();
-    else if (method === CANCEL && isRequestId(params.requestId))
-      this.#cancel(params.requestId, params.reason !== LEFT);
-    else if (method === CANCEL) this.#cancelTask(taskOf(params));
+    else if (method === CANCEL && isRequestId(params.requestId)) {
+      const { stop, task } = this.#open.get(params.requestId) ?? {};
+      stop?.abort();
+      // Its client wants no result; else another process may go on with its task.
+      if (params.reason !== LEFT) this.#cancelTask(task);
+    } else if (method === CANCEL) this.#cancelTask(taskOf(params));
   }
 
   async close(): Promise<void> {
@@ -179,13 +190,6 @@ export class ModernPeerLink implements PeerLink {
     this.#closed.abort();
     this.#inflow.close();
     for (const { stop } of this.#open.values()) stop.abort();
-  }
-
-  /** @param isMeant whether its client wants no result; else another process may go on with its task */
-  #cancel(id: RequestId, isMeant: boolean): void {
-    const { stop, task } = this.#open.get(id) ?? {};
-    stop?.abort();
-    if (isMeant) this.#cancelTask(task);
   }
 
   /** Where that is not taken, the task ends with its `ttl`. */
@@ -301,19 +305,15 @@ export class ModernPeerLink implements PeerLink {
     if (isAnswer(message) || !('id' in message)) this.#inflow.push(heard);
   }
 
-  #pass({ message, about }: Heard): void {
-    const { params } = message;
-    // The number of a subscription is of this link's own stream.
-    const told = isObject(params) ? { ...message, params: without(params, '_meta', SUBSCRIPTION) } : message;
-    this.#events.message(told, about);
-  }
-
   #failed({ id, method, params = {} }: ClientRequest, thrown: unknown): void {
     const error = asError(thrown);
     const reason = error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
     const own = serverErrorIn(thrown);
     const isLater = (params.inputResponses ?? params.requestState) !== undefined;
-    const isUnpassed = isUntaken(thrown) && method !== 'initialize';
+    const status = thrown instanceof EndpointError ? thrown.code : 500;
+    // A later round without the right credentials was not taken either, and may be once they are renewed.
+    const isUnpassed =
+      (isUntaken(thrown) || (isLater && (status === 401 || status === 403))) && method !== 'initialize';
     const refuse = (refused: object, unpassed?: true): void =>
       this.#hear({ jsonrpc: '2.0', id, error: refused, ...defined({ unpassed }) } as Rpc);
     // What the server says of a later round is no outcome of a call that it may still go on with.
@@ -323,8 +323,8 @@ export class ModernPeerLink implements PeerLink {
       const what = isLater ? 'the answers' : 'the request; call again';
       const message = `The server cannot be reached, and has not got ${what}`;
       refuse({ code: -32000, message, data: advice('host-gone') }, true);
-    } else if (thrown instanceof EndpointError)
-      refuse({ code: -32603, message: `Internal error: the server refused the request (${thrown.code})` });
+    } else if (status < 500 || (thrown instanceof EndpointError && method === 'initialize'))
+      refuse({ code: -32603, message: `Internal error: the server refused the request (${status})` });
     else if (method === 'initialize') this.kill(reason);
     else this.#events.lost?.(id, reason);
   }

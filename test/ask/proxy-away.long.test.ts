@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { type AwaitHandler, createAwaitHandler, remoteHost, stdioHost } from '../../src/index.ts';
 import { toNodeHandler } from '../../src/node.ts';
 import { legacy } from '../e2e/clients.ts';
@@ -61,19 +61,30 @@ describe('a remote server of 2026-07-28 that cannot be reached for a moment', ()
   let server: Server;
   let call: () => Promise<string>;
   let link: string;
+  /** What is refused by a balancer before it, and how. */
+  let status = 0;
 
-  beforeEach(async () => {
+  const create = (): Server => {
+    const serve = toNodeHandler(handler);
+    return createServer((req, res) =>
+      status === 0 ? serve(req, res) : void res.writeHead(status).end('no'),
+    );
+  };
+
+  async function begin(replay: 'allow' | 'never' = 'never'): Promise<void> {
     effects.length = 0;
+    status = 0;
     handler = createAwaitHandler(() => modernServer((effect) => void effects.push(effect)), {
       revisions: ['2026-07-28'],
       secrets: [SECRET],
     });
-    server = createServer(toNodeHandler(handler));
+    server = create();
     const url = `${await listen(server)}/mcp`;
-    served = await serveHere(remoteHost({ url, upstream: '2026-07-28' }), { secrets: [SECRET], ask });
+    const host = remoteHost({ url, upstream: '2026-07-28', replay });
+    served = await serveHere(host, { secrets: [SECRET], ask });
     call = await callAs('ann', served.url, 'order');
     link = linkIn(await call(), served);
-  });
+  }
   afterEach(async () => {
     await shut(server);
     await handler.close();
@@ -83,11 +94,12 @@ describe('a remote server of 2026-07-28 that cannot be reached for a moment', ()
     const { port } = server.address() as AddressInfo;
     await shut(server);
     await between();
-    server = createServer(toNodeHandler(handler));
+    server = create();
     await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
   }
 
   it('gets the answer that its user gave meanwhile by the next request, and nothing twice', async () => {
+    await begin();
     await away(async () => {
       await answer(link);
       await expect(call()).rejects.toThrow('cannot be reached');
@@ -96,7 +108,37 @@ describe('a remote server of 2026-07-28 that cannot be reached for a moment', ()
     expect(effects).toEqual(['charge', 'ship']);
   });
 
+  it.each([
+    [401, 'never'],
+    [403, 'never'],
+    [429, 'never'],
+    [503, 'never'],
+    // By these a server may have got the request.
+    [502, 'allow'],
+    [504, 'allow'],
+  ] as const)('goes on after replies %i, where replay is %s', async (refused, replay) => {
+    await begin(replay);
+    await answer(link);
+    status = refused;
+    await expect(call()).rejects.toThrow();
+    status = 0;
+    expect(await call()).toContain('shipped to Ada, charged');
+    expect(effects).toEqual(['charge', 'ship']);
+  });
+
+  it('goes on with the request that came meanwhile, where too many had come', async () => {
+    await begin();
+    await answer(link);
+    status = 429;
+    const called = call();
+    await sleep(2_000);
+    status = 0;
+    expect(await called).toContain('shipped to Ada, charged');
+    expect(effects).toEqual(['charge', 'ship']);
+  });
+
   it('gets the answer of a client, whose request waits for it', async () => {
+    await begin();
     let back: Promise<void> | undefined;
     const client = await legacy(served.url, {
       answer: async () => {
