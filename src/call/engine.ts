@@ -88,7 +88,15 @@ export class Engine {
         clock,
         wait: limits.handoffWait,
         log,
-        accept: (offer, context, onAccepted) => this.#accept(offer, context, onAccepted),
+        // Another process offers a POST whose call's frame may be here.
+        accept: (offer, context, onAccepted) =>
+          this.#runs.isLeaving ||
+          !this.#runs.has(keyOf(offer.state)) ||
+          !this.inWork.has(quotaKeyOf(offer.binding, context))
+            ? undefined
+            : this.#join(offer, context, onAccepted).catch((error: unknown) =>
+                reported(parts, offer.state.callId, AwaitError.from(error)),
+              ),
         woken: (callId) => this.#rooms.answers.wake(callId),
       });
     const runs = new Runs(parts);
@@ -543,15 +551,6 @@ export class Engine {
 
   #countError(outcome: Outcome): void {
     if (outcome.kind === 'responded' && 'error' in outcome.response) this.#parts.count('errors');
-  }
-
-  /** Another process offers a POST whose call's frame may be here. */
-  #accept(offer: Offer, context: RequestContext, onAccepted: () => void): Promise<Outcome> | undefined {
-    if (this.#runs.isLeaving || !this.#runs.has(keyOf(offer.state))) return undefined;
-    if (!this.inWork.has(quotaKeyOf(offer.binding, context))) return undefined;
-    return this.#join(offer, context, onAccepted).catch((error: unknown) =>
-      reported(this.#parts, offer.state.callId, AwaitError.from(error)),
-    );
   }
 
   #record(request: NewCall, context: RequestContext): CallRecord {

@@ -49,7 +49,12 @@ export function askingOf(draft: Draft, logger: Logger): PageFlags | undefined {
   const has = (path: string): boolean => path === page.pathname || path.startsWith(`${page.pathname}/`);
   if (pair) {
     checkPair(page, draft);
-    const pairing = new Pairing({ page, print: toTerminal, logger });
+    // Not by the logger: a log is kept, and others read it.
+    const print = (code: string): void =>
+      void process.stderr.write(
+        `To answer questions in your browser, type this code there: ${code} (10 minutes, once)\n`,
+      );
+    const pairing = new Pairing({ page, print, logger });
     const ask = { page: given, authorize: pairing.authorize, person: () => LOCAL };
     const options = { ask, principal: () => LOCAL };
     return draft.serving.stdio ? { options, has } : { options, has, pairing };
@@ -128,13 +133,6 @@ function checkPair(page: URL, { serving }: Draft): void {
     throw optionError(
       '--ask-pair prints its code on a terminal, and stderr is none: start it in a terminal, or write --ask-jwks',
     );
-}
-
-/** Not by the logger: a log is kept, and others read it. */
-function toTerminal(code: string): void {
-  process.stderr.write(
-    `To answer questions in your browser, type this code there: ${code} (10 minutes, once)\n`,
-  );
 }
 
 // --- callers by a signed token ---

@@ -163,9 +163,17 @@ function createHandler(
         }
       }
       case 'GET':
-        return first(here, inbound, 'get')?.get?.(inbound, place) ?? methodNotAllowed(here, inbound);
+        return (
+          ownersOf(here, inbound)
+            .find(({ get }) => get)
+            ?.get?.(inbound, place) ?? methodNotAllowed(here, inbound)
+        );
       case 'DELETE':
-        return first(here, inbound, 'end')?.end?.(inbound) ?? methodNotAllowed(here, inbound);
+        return (
+          ownersOf(here, inbound)
+            .find(({ end }) => end)
+            ?.end?.(inbound) ?? methodNotAllowed(here, inbound)
+        );
       default:
         return methodNotAllowed(here, inbound);
     }
@@ -344,11 +352,6 @@ function erasOf(served: readonly RevisionRow[]): Pick<FactoryContext, 'era' | 'r
     .flatMap((era) => served.find((one) => one.era === era) ?? [])
     .map(({ era, name: revision }) => ({ era, revision }));
   return eras.length === 1 ? [...eras, ...eras] : eras;
-}
-
-/** The edge that a GET or a DELETE is for, if any takes one. */
-function first(edges: readonly Edge[], inbound: Inbound, method: 'get' | 'end'): Edge | undefined {
-  return ownersOf(edges, inbound).find((edge) => edge[method] !== undefined);
 }
 
 function ownersOf(edges: readonly Edge[], inbound: Inbound): readonly Edge[] {

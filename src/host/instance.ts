@@ -187,7 +187,8 @@ export class LiveInstance implements HostInstance {
   #attempt(frame: Frame, request: SentRequest, round?: JsonObject): void {
     const { method, id } = request;
     this.#between.delete(frame);
-    const isOwn = frame.call.task?.isOwn === true && this.#options.single && this.#runsTasks;
+    const runsTasks = isObject(objectOf(this.initialized.capabilities).tasks);
+    const isOwn = frame.call.task?.isOwn === true && this.#options.single && runsTasks;
     const params = { ...request.params, ...(isOwn && { task: {} }), ...round };
     this.#deliver(frame, { id, method, params }, (response) => {
       const needs = this.#begun.takesRounds ? needsOf(response) : undefined;
@@ -223,11 +224,6 @@ export class LiveInstance implements HostInstance {
     // Its handler starts in a later microtask, and may pass its `extra` on: `step(name, fn, { call: extra })`.
     const signal = this.#handlers?.get(entry.id)?.signal;
     if (signal !== undefined) nameCall(signal, frame.context);
-  }
-
-  get #runsTasks(): boolean {
-    const { capabilities } = this.initialized;
-    return isObject(capabilities) && isObject(capabilities.tasks);
   }
 
   request(request: SentRequest, context: InstanceContext, gone?: AbortSignalLike): Promise<Response> {

@@ -156,7 +156,12 @@ export class Peer {
     this.#options = options;
     this.#account = options.account(() => this.#link.kill(FULL));
     this.#link = openLink({
-      message: (message, about) => this.#received(message, about),
+      message: (message, about) => {
+        const { id, method } = message;
+        if (typeof method !== 'string') this.#settle(message);
+        else if (typeof id === 'string' || typeof id === 'number') this.#asked(id, method, message.params);
+        else this.#notified(method, message, about);
+      },
       ended: (reason, how) => this.#ended(reason, how),
       lost: (id, reason, how = {}) => {
         const request = this.#pending.get(id);
@@ -294,13 +299,6 @@ export class Peer {
   }
 
   // --- messages of the server --------------------------------------------------------------------------
-
-  #received(message: JsonObject, about?: string | number): void {
-    const { id, method } = message;
-    if (typeof method !== 'string') this.#settle(message);
-    else if (typeof id === 'string' || typeof id === 'number') this.#asked(id, method, message.params);
-    else this.#notified(method, message, about);
-  }
 
   #notified(method: string, message: JsonObject, about?: string | number): void {
     const params = objectOf(message.params);

@@ -255,7 +255,5 @@ function releaseOutcome(path: string, outcome: StepOutcome): unknown {
 function revive(kept: StepError): Error {
   const error = new Error(kept.message);
   error.name = kept.name;
-  return Object.assign(error, {
-    ...defined({ code: kept.code, data: kept.data }),
-  });
+  return Object.assign(error, defined({ code: kept.code, data: kept.data }));
 }

@@ -4,7 +4,7 @@
  * this one, which also looks now and then while an ask is out.
  */
 import { defined } from '../../base/values.ts';
-import { answerTo, type OpenAsk, type Received, type Response } from '../journal/entries.ts';
+import { answerTo, type OpenAsk, type Response } from '../journal/entries.ts';
 import { unlessFenced } from '../journal/writer.ts';
 import { Lookout, type Naps } from './lookout.ts';
 import type { Ownership } from './ownership.ts';
@@ -74,15 +74,13 @@ export class Answers {
    * that: not the response.
    */
   receive(run: Run): void {
-    run.journal.onReceived = (entry, at) => this.#received(run, entry, at);
-  }
-
-  #received(run: Run, entry: Received, at: number): void {
-    const { frame } = run;
-    this.#parts.received?.(run.call.id, at, entry);
-    if (entry.type === 'completed') frame.answer(entry.completion);
-    else if (entry.type === 'reported') frame.report(entry.key, entry.params);
-    else if (entry.type === 'refused') void frame.reask(entry.key).catch(() => {});
+    run.journal.onReceived = (entry, at) => {
+      const { frame, call } = run;
+      this.#parts.received?.(call.id, at, entry);
+      if (entry.type === 'completed') frame.answer(entry.completion);
+      else if (entry.type === 'reported') frame.report(entry.key, entry.params);
+      else if (entry.type === 'refused') void frame.reask(entry.key).catch(() => {});
+    };
   }
 
   /** Looks for what other processes receive, while an ask of the run is out. */

@@ -155,19 +155,15 @@ export class Ownership {
     const { state } = run;
     try {
       const next = await this.#next(run);
+      // An entry after a parked call's last says that the frame here is of no more use.
+      const isOthers = next?.type === 'claimed' ? next.by !== this.#id : next !== undefined && isEnd(next);
       // Meanwhile a request may have entered it here.
-      if (this.#runs.parked.get(key) !== run || run.state !== state || !this.#isOthers(next)) return;
+      if (this.#runs.parked.get(key) !== run || run.state !== state || !isOthers) return;
       this.#runs.parked.take(key);
       this.#runs.drop(run);
     } catch (error) {
       this.#failed(run, 'the journal of a parked call could not be read', 'debug')(error);
     }
-  }
-
-  /** Whether an entry after a parked call's last says that the frame here is of no more use. */
-  #isOthers(entry: Entry | undefined): boolean {
-    if (entry?.type === 'claimed') return entry.by !== this.#id;
-    return entry !== undefined && isEnd(entry);
   }
 
   async #next({ call, journal }: Run): Promise<Entry | undefined> {

@@ -140,7 +140,12 @@ export class Resumption {
       unclaimed = undefined;
       settle();
       // A step that ran on may have failed to be recorded, which ends the frame.
-      if (isClaimed && !run.frame.over) return await this.#goOnLive(run, request, prepared);
+      if (isClaimed && !run.frame.over) {
+        const again = reask(prepared.sorted.bad, prepared.checkpoint.asked);
+        run.frame.rekey(again.byOldKey, again.asked);
+        this.#parts.count('live');
+        return await this.#enter(run, request, false);
+      }
       this.#runs.drop(run);
       return await this.#contend(request, prepared);
     } finally {
@@ -226,14 +231,6 @@ export class Resumption {
       over = true;
       accepted.forget();
     }
-  }
-
-  /** The frame is here, and the turn is claimed. */
-  #goOnLive(run: Run, request: Resume, { checkpoint, sorted }: PreparedTurn): Promise<Outcome> {
-    const again = reask(sorted.bad, checkpoint.asked);
-    run.frame.rekey(again.byOldKey, again.asked);
-    this.#parts.count('live');
-    return this.#enter(run, request, false);
   }
 
   /** The next position is taken, or may be: reads the entries since to decide. */

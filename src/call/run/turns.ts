@@ -160,8 +160,11 @@ export class Turns {
       return;
     }
     if (request !== undefined) this.#ownership.disconnect(run, request);
-    else if (isUnattached(run)) await this.#handOver(run);
-    else {
+    else if (isUnattached(run)) {
+      // Its client comes back for the rest: so it has an id to come back with first, and others can find the call.
+      await run.journal.begin()?.catch(() => {});
+      if (run.state.at === 'turn') await this.#ownership.abandon(run);
+    } else {
       // No client can continue it: one that sends its request again begins a call anew.
       const { completions, running = [] } = run.frame.fold();
       error.steps = [...stepsDone(completions), ...running.map((path) => `${path} (begun)`)];
@@ -177,12 +180,6 @@ export class Turns {
     return callAt(this.#parts.clock, until, () =>
       run.frame.break(new AwaitError('expired', `call ${id} was not over before its time to live was`)),
     );
-  }
-
-  /** Its client comes back for the rest: so it has an id to come back with first, and others can find the call. */
-  async #handOver(run: Run): Promise<void> {
-    await run.journal.begin()?.catch(() => {});
-    if (run.state.at === 'turn') await this.#ownership.abandon(run);
   }
 
   // --- becoming a task ---

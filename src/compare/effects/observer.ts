@@ -88,10 +88,6 @@ const STARTED = 'started a process';
 /** The standard streams: what is printed is no effect. */
 const isStandard = (file: unknown): boolean => file === 0 || file === 1 || file === 2;
 
-function empties(flags: unknown): boolean {
-  return typeof flags === 'number' ? (flags & fs.constants.O_TRUNC) > 0 : /^w/.test(String(flags));
-}
-
 /** @returns what puts Node's own functions back */
 function replaceEffects(sight: Sight): () => void {
   const undo: (() => void)[] = [];
@@ -126,8 +122,10 @@ function replaceEffects(sight: Sight): () => void {
   };
 
   for (const [name, what] of Object.entries(FILES)) {
-    const ofFile = (_self: unknown, file: unknown, flags: unknown) =>
-      isStandard(file) || (name === 'open' && !empties(flags)) ? undefined : what;
+    const ofFile = (_self: unknown, file: unknown, flags: unknown) => {
+      const empties = typeof flags === 'number' ? flags & fs.constants.O_TRUNC : /^w/.test(String(flags));
+      return isStandard(file) || (name === 'open' && !empties) ? undefined : what;
+    };
     replace(fs, name, ofFile);
     replace(fs, `${name}Sync`, ofFile);
     replace(fs.promises, name, ofFile);

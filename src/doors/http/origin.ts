@@ -36,7 +36,7 @@ export function refuseForeign(
   { origins, hosts }: OriginRules,
 ): Refusal | undefined {
   const origin = inbound.header('origin') ?? '';
-  const isAllowed = origins.includes('*') || (origin !== '' && allowsOrigin(origin, origins));
+  const isAllowed = allows(origins, origin, parsedName);
   const site = inbound.header('sec-fetch-site') ?? '';
   const isForeign = origin !== '' || site === 'cross-site' || site === 'same-site';
   if (isForeign && !isAllowed) {
@@ -49,7 +49,7 @@ export function refuseForeign(
   }
   const host = inbound.header('host');
   const isChecked = hosts !== undefined || inbound.onLoopback === true;
-  if (host === undefined || !isChecked || allowsHost(host, hosts ?? [])) return undefined;
+  if (host === undefined || !isChecked || allows(hosts ?? [], host, hostName)) return undefined;
   return {
     reply: rpcError(421, -32000, 'Misdirected Request: this Host is not served here'),
     message:
@@ -94,16 +94,15 @@ export function pageOf(inbound: Inbound): string {
   return site === 'same-origin' ? site : (inbound.header('origin') ?? site ?? '');
 }
 
-function allowsOrigin(origin: string, origins: readonly string[]): boolean {
-  if (origins.includes(origin)) return true;
-  const name = parsedName(origin);
-  return name !== undefined && (isThisMachine(name) || origins.includes(name));
-}
-
-function allowsHost(host: string, hosts: readonly string[]): boolean {
-  if (hosts.includes('*') || hosts.includes(host)) return true;
-  const name = hostName(host);
-  return name !== undefined && (isThisMachine(name) || hosts.includes(name));
+/** @param nameIn the host's name in a value */
+function allows(
+  allowed: readonly string[],
+  value: string,
+  nameIn: (value: string) => string | undefined,
+): boolean {
+  if (allowed.includes('*') || allowed.includes(value)) return true;
+  const name = nameIn(value);
+  return name !== undefined && (isThisMachine(name) || allowed.includes(name));
 }
 
 /** By names that resolve to this machine wherever they are asked for (RFC 6761, section 6.3). */

@@ -136,7 +136,8 @@ export class Pipe {
     if (!isObject(body)) return this.#post(undefined, body, text);
     const { id, method } = body;
     if (method === RESUME) this.#comeBack(body);
-    else if (method === CANCEL && !this.#isOfSession(body)) this.#cancel(body.params);
+    else if (method === CANCEL && (this.#session === undefined || metaOf(body)[REVISION_META] !== undefined))
+      this.#cancel(body.params);
     else if (method === 'initialize') return this.#initialize(body);
     else {
       const from = this.#resumes ? textOrNone(metaOf(body)[EVENT_META]) : undefined;
@@ -169,10 +170,6 @@ export class Pipe {
     void this.#follow(STANDING, back.standing);
   }
 
-  #isOfSession(body: JsonObject): boolean {
-    return this.#session !== undefined && metaOf(body)[REVISION_META] === undefined;
-  }
-
   /** Without a session, a cancellation ends the request's exchange. */
   #cancel(params: unknown): void {
     const id = isObject(params) ? params.requestId : undefined;
@@ -189,7 +186,13 @@ export class Pipe {
     const headers = headersOf(body, this.#session, this.#version);
     const begins = isObject(body) && body.method === 'initialize';
     return this.#exchange('POST', text, open, headers).then((reply) => {
-      if (begins) this.#began(reply);
+      if (begins) {
+        this.#session = reply.headers['mcp-session-id'] ?? this.#session;
+        if (typeof reply.body === 'string') {
+          const { protocolVersion } = objectOf(objectOf(JSON.parse(reply.body)).result);
+          if (typeof protocolVersion === 'string') this.#version = protocolVersion;
+        }
+      }
       this.#pass(reply, open);
     });
   }
@@ -238,14 +241,6 @@ export class Pipe {
   #over(open: OpenExchange): void {
     this.#open.delete(open);
     this.#parts.ended?.();
-  }
-
-  #began({ headers, body }: SentReply): void {
-    this.#session = headers['mcp-session-id'] ?? this.#session;
-    if (typeof body !== 'string') return;
-    const message: unknown = JSON.parse(body);
-    const result = objectOf(objectOf(message).result);
-    if (typeof result.protocolVersion === 'string') this.#version = result.protocolVersion;
   }
 
   #pass({ status, body }: SentReply, open: OpenExchange): void {
