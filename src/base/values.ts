@@ -96,18 +96,6 @@ function inOrder(value: unknown): unknown {
   return copy;
 }
 
-/**
- * Whether a tool's result can be written as JSON at all (a BigInt or a cycle cannot): stores and wires take nothing
- * else.
- */
-export function isWritable(value: unknown): boolean {
-  try {
-    return JSON.stringify(value) !== undefined;
-  } catch {
-    return false;
-  }
-}
-
 type Given = NonNullable<unknown> | null;
 
 /** The members that are not undefined: JSON, headers and `exactOptionalPropertyTypes` take a member or none. */
@@ -428,14 +416,22 @@ export function shareOf(length: number): number {
   return Math.min(1, Math.max(SHARE, length / LONG));
 }
 
-/** Calls in a later turn of the event loop. A long turn is followed by short ones, since each accepts one connection. */
-function rested(fn: () => void): void {
+let resting: Promise<void> | undefined;
+
+/** Calls in a later turn of the event loop; after a long one, once others' connections were accepted: one in each turn. */
+async function rested(fn: () => void): Promise<void> {
   const began = systemClock.elapsed();
-  systemClock.soon(() => {
-    let left = Math.min(50, systemClock.elapsed() - began - 5);
-    const turn = (): void => (--left < 0 ? fn() : systemClock.soon(turn));
-    turn();
-  });
+  await nextTurn();
+  const now = systemClock.elapsed();
+  // It is shared: else one's rest would be full of the others' work.
+  if (now - began > 40) resting ??= rest(2 * now - began);
+  await resting;
+  fn();
+}
+
+async function rest(until: number): Promise<void> {
+  for (let turn = 0; turn < 50 && systemClock.elapsed() < until; turn += 1) await nextTurn();
+  resting = undefined;
 }
 
 /** Of work, in a row. */
@@ -490,7 +486,7 @@ export class LoopTurns {
       if (this.#free === 0) return;
       // It waits at the front until more is free; a smaller piece of another owner may go before it.
       if (this.#free < share) continue;
-      if (this.#isTurn && this.#free === 1) rested(() => this.back(1));
+      if (this.#isTurn && this.#free === 1) void rested(() => this.back(1));
       this.#free -= share;
       this.#first.delete(owner);
       if (next === undefined) this.#last.delete(owner);
@@ -513,7 +509,7 @@ const direct = new LoopTurns(false);
 /** Waits for so much of a pool. @returns gives it back, in the next turn of the event loop */
 async function partOf(pool: LoopTurns, share: number, owner: string | undefined): Promise<() => void> {
   await pool.next(share, owner);
-  return () => rested(() => pool.back(share));
+  return () => void rested(() => pool.back(share));
 }
 
 /**

@@ -344,7 +344,10 @@ export class Frame {
 
   #attempt(attempt: Attempt): void {
     if (this.over) {
-      this.#warnOfLost(attempt);
+      // It waits for ever (invariant 10).
+      const what = attempt.kind === 'step' ? { step: attempt.path } : { method: attempt.question.method };
+      const message = 'an attempt of a call that is over, or goes on in another process, stays pending';
+      this.options.warn(message, { call: this.call.id, ...what });
       return;
     }
     this.#fresh.add(attempt);
@@ -357,13 +360,6 @@ export class Frame {
     const { turn } = this.#gate;
     const isWaiting = this.#fresh.size > 0 || (turn !== undefined && this.#asks.size > 0);
     if (!this.over && !turn?.live && isWaiting) this.#unsent.watch();
-  }
-
-  /** Logs that an attempt of a stale frame waits for ever (invariant 10). */
-  #warnOfLost(attempt: Attempt): void {
-    const what = attempt.kind === 'step' ? { step: attempt.path } : { method: attempt.question.method };
-    const message = 'an attempt of a call that is over, or goes on in another process, stays pending';
-    this.options.warn(message, { call: this.call.id, ...what });
   }
 
   /** Asks that did not go out within a second. */

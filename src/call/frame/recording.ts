@@ -219,7 +219,12 @@ export class Recording {
     );
     if (recorded === undefined) return undefined;
     recorded.attempt = attempt;
-    this.#subsume(attempt.path);
+    // The steps inside of a step that is not run again will not be attempted: they are part of its result.
+    for (const inside of this.#all) {
+      const { completion } = inside;
+      if (completion.kind === 'step' && completion.path.startsWith(`${attempt.path}/`))
+        inside.state = 'released';
+    }
     return 'recorded';
   }
 
@@ -300,14 +305,6 @@ export class Recording {
     this.#cleared = this.memory;
     this.#all.length = 0;
     this.#unclaimed = [];
-  }
-
-  /** The steps inside of a step that is not run again will not be attempted: they are part of its result. */
-  #subsume(path: string): void {
-    for (const recorded of this.#all) {
-      const { completion } = recorded;
-      if (completion.kind === 'step' && completion.path.startsWith(`${path}/`)) recorded.state = 'released';
-    }
   }
 
   /**

@@ -12,7 +12,6 @@ import {
   inPlace,
   isObject,
   isUnpassed,
-  isWritable,
   type JsonObject,
   type Repeating,
   type Timer,
@@ -554,4 +553,16 @@ function knowsUrls({ knowsUrls, live }: RequestContext): boolean {
 function factsOf(context: RequestContext): InstanceContext {
   const { signal, isRefused, notify, begun, ask, withdraw, beforeEnd, home, memory, ...facts } = context;
   return facts;
+}
+
+/**
+ * Whether a tool's result can be written as JSON at all (a BigInt or a cycle cannot): stores and wires take nothing
+ * else.
+ */
+function isWritable(value: unknown): boolean {
+  try {
+    return JSON.stringify(value) !== undefined;
+  } catch {
+    return false;
+  }
 }
