@@ -103,18 +103,12 @@ export class AskPage {
     this.#path = parts.settings.url.pathname;
   }
 
-  /** The part of a request's path after the page's; undefined where it is not under the page. */
-  #under({ base, path }: Inbound): string | undefined {
-    const whole = base + (path === '/' && base !== '' ? '' : path);
-    if (whole === this.#path || whole === `${this.#path}/`) return '';
-    return whole.startsWith(`${this.#path}/`) ? whole.slice(this.#path.length + 1) : undefined;
-  }
-
   /** @returns undefined for a path that is not the page's */
   serve(inbound: Inbound, begin: BeginBody): Promise<Reply> | undefined {
-    const id = this.#under(inbound);
-    if (id === undefined) return undefined;
-    return this.#serve(inbound, id, begin).catch((error: unknown) => {
+    const { base, path } = inbound;
+    const whole = base + (path === '/' && base !== '' ? '' : path);
+    if (whole !== this.#path && !whole.startsWith(`${this.#path}/`)) return undefined;
+    return this.#serve(inbound, whole.slice(this.#path.length + 1), begin).catch((error: unknown) => {
       const { message, code } = AwaitError.from(error);
       if (code === 'limit')
         return note(503, 'There is no room for this answer', [
@@ -130,6 +124,9 @@ export class AskPage {
     if (!['GET', 'HEAD', 'POST'].includes(method) || (method === 'POST' && id === ''))
       return { status: 405, headers: { allow: id === '' ? 'GET, HEAD' : 'GET, HEAD, POST' } };
     const { settings, ready } = this.#parts;
+    // Read while it waits: of a body that comes in pieces of a byte each piece takes a hundred.
+    const reading = method === 'POST' ? formIn(inbound, begin) : undefined;
+    reading?.catch(() => {});
     await this.#requests.next(SHARE, countedAddress(inbound));
     if (!(await ready())) return note(503, NOT_NOW, ['Its secrets cannot be had. Try again in a minute.']);
     const url = id === '' ? settings.url.href : `${settings.url.href}/${id}`;
@@ -156,7 +153,7 @@ export class AskPage {
       });
     const refused = this.#refused(inbound);
     // Before its turn, which no slow form may hold.
-    const form = refused === undefined ? await formIn(inbound, begin) : undefined;
+    const form = refused === undefined ? await reading : undefined;
     return this.#inTurn(who, async () => {
       const shown = await find();
       return shown === undefined ? unknown() : (refused ?? this.#answer(form, shown, url, person));

@@ -16,7 +16,7 @@ function build(): McpServer {
   server.registerTool('book', {}, async () => {
     await step('hold', async () => void begun.push('hold'));
     // No equal call is there to be continued before both have begun.
-    for (let look = 0; begun.length < 2 && look < 100; look += 1) await sleep(20);
+    for (let look = 0; begun.length < 2 && look < 1_000; look += 1) await sleep(20);
     const requestedSchema = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
     const { content } = await server.server.elicitInput({ message: 'When?', requestedSchema });
     await step('pay', async () => void begun.push('pay'));

@@ -160,8 +160,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'an equal call begins anew',
     file: 'src/ask/continued-call.ts',
-    from: 'for (const id of await calls.equal(this.#request.call, this.#workspace)) {',
-    to: 'for (const id of [] as string[]) {',
+    from: 'const ids = await calls.equal(this.#request.call, this.#workspace);',
+    to: 'const ids: string[] = [];',
     page: true,
   },
   {

@@ -147,7 +147,11 @@ export class RunningSteps {
   async #run<T>(inside: CallContext, path: string, fn: StepFunction<T>): Promise<StepOutcome> {
     try {
       const handle = { idempotencyKey: idempotencyKey(this.#callId, path) };
-      return keepResult(await runInContext(inside, () => fn(handle)));
+      const value = await runInContext(inside, () => fn(handle));
+      if (value === undefined) return {};
+      // The recorded form of a result: its copy through JSON, or that it is not JSON.
+      const copy = copyOf(value);
+      return copy === undefined ? { lost: true } : { value: copy };
     } catch (error) {
       return keepError(error);
     }
@@ -179,13 +183,6 @@ export function idempotencyKey(callId: string, path: string): string {
  * there.
  */
 const DEEPEST = 500;
-
-/** The recorded form of a result: its copy through JSON, or that it is not JSON. Never throws. */
-function keepResult(value: unknown): StepOutcome {
-  if (value === undefined) return {};
-  const copy = copyOf(value);
-  return copy === undefined ? { lost: true } : { value: copy };
-}
 
 /**
  * The recorded form of a thrown value: `name`, `message`, a `code` that is a string or a finite number, and a `data`

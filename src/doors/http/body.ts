@@ -2,7 +2,7 @@
 
 import { isTooLong, MOST_DESCRIBED } from '../../base/description.ts';
 import { MAX_DEPTH, type Shape, shapeOf, shapeOfText } from '../../base/shape.ts';
-import { hasCode, isObject, LONG, objectOf, SHARE, shareOf } from '../../base/values.ts';
+import { hasCode, isObject, LONG, objectOf, shareOf } from '../../base/values.ts';
 import { REVISION_META } from '../pipe/exchange.ts';
 import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
@@ -23,7 +23,7 @@ const COMMON = 100;
 
 /**
  * The parsed body of a POST, or the reply that refuses it.
- * @param nextTurn of the event loop, for what takes more than a request's share of one
+ * @param nextTurn of the event loop, or a share of one
  */
 export async function readBody(
   inbound: Inbound,
@@ -54,8 +54,7 @@ export async function readBody(
     if (hasCode(error, 'no-room')) throw error;
     return { reply: rpcError(400, -32700, 'Parse error: the request body could not be read') };
   }
-  const share = shareOf(text.length);
-  if (share > SHARE) await nextTurn(share, text);
+  await nextTurn(shareOf(text.length), text);
   const refusal = refuseText(text, most);
   if (refusal !== undefined) return { reply: refusal };
   try {
