@@ -164,26 +164,27 @@ export class ContinuedCall implements Instance {
     const begun = this.#request.isAgain ? await this.#begun() : UNKNOWN;
     if (begun.kind !== 'unknown') return this.#from(frame, begun);
     const ids = await calls.equal(this.#request.call, this.#workspace);
-    const equal: [string, Standing][] = [];
+    const ended: [string, Response][] = [];
+    let waiting: Standing = UNKNOWN;
     for (const id of ids) {
       const standing = await calls.standing(id);
-      // Of those that began at one moment, the one that was answered goes on.
-      if (ids.length > 1 && this.#waits(standing) && (await calls.isAnswered(standing)))
-        return this.#goOn(frame, standing, true);
-      equal.push([id, standing]);
-    }
-    for (const [id, standing] of equal) {
-      if (standing.kind === 'ended') this.#parts.ended(id);
-      // Once its user has opened the URL, the tool may succeed: that outcome is not repeated.
-      if (standing.kind === 'ended' && standing.response !== undefined && !needsUrls(standing.response)) {
-        const { at, isFirst } = await calls.sent({ id, expires: this.#own.expires });
-        if (isFirst) return standing.response;
-        if (this.#parts.clock.now() - at <= REPEATED) return sentBefore(standing.response);
-      } else if (this.#waits(standing)) {
-        return this.#goOn(frame, standing, true);
+      if (this.#waits(standing)) {
+        // Of those that began at one moment, the one that was answered goes on.
+        if (ids.length > 1 && (await calls.isAnswered(standing))) return this.#goOn(frame, standing, true);
+        if (waiting === UNKNOWN) waiting = standing;
+      } else if (standing.kind === 'ended') {
+        this.#parts.ended(id);
+        if (standing.response !== undefined) ended.push([id, standing.response]);
       }
     }
-    return this.#from(frame, UNKNOWN);
+    for (const [id, response] of ended) {
+      // Once its user has opened the URL, the tool may succeed: that outcome is not repeated.
+      if (needsUrls(response)) continue;
+      const { at, isFirst } = await calls.sent({ id, expires: this.#own.expires });
+      if (isFirst) return response;
+      if (this.#parts.clock.now() - at <= REPEATED) return sentBefore(response);
+    }
+    return this.#from(frame, waiting);
   }
 
   /** The records of one that is over stay for a while. */

@@ -416,24 +416,6 @@ export function shareOf(length: number): number {
   return Math.min(1, Math.max(SHARE, length / LONG));
 }
 
-let resting: Promise<void> | undefined;
-
-/** Calls in a later turn of the event loop; after a long one, once others' connections were accepted: one in each turn. */
-async function rested(fn: () => void): Promise<void> {
-  const began = systemClock.elapsed();
-  await nextTurn();
-  const now = systemClock.elapsed();
-  // It is shared: else one's rest would be full of the others' work.
-  if (now - began > 40) resting ??= rest(2 * now - began);
-  await resting;
-  fn();
-}
-
-async function rest(until: number): Promise<void> {
-  for (let turn = 0; turn < 50 && systemClock.elapsed() < until; turn += 1) await nextTurn();
-  resting = undefined;
-}
-
 /** Of work, in a row. */
 interface Piece {
   readonly share: number;
@@ -486,7 +468,7 @@ export class LoopTurns {
       if (this.#free === 0) return;
       // It waits at the front until more is free; a smaller piece of another owner may go before it.
       if (this.#free < share) continue;
-      if (this.#isTurn && this.#free === 1) void rested(() => this.back(1));
+      if (this.#isTurn && this.#free === 1) systemClock.soon(() => this.back(1));
       this.#free -= share;
       this.#first.delete(owner);
       if (next === undefined) this.#last.delete(owner);
@@ -509,7 +491,7 @@ const direct = new LoopTurns(false);
 /** Waits for so much of a pool. @returns gives it back, in the next turn of the event loop */
 async function partOf(pool: LoopTurns, share: number, owner: string | undefined): Promise<() => void> {
   await pool.next(share, owner);
-  return () => void rested(() => pool.back(share));
+  return () => systemClock.soon(() => pool.back(share));
 }
 
 /**
