@@ -64,7 +64,7 @@ export function toNodeHandler(
   const answer = async (req: NodeRequest, res: ServerResponse): Promise<void> => {
     const gone = new DisconnectSignal();
     const { socket } = req;
-    // Nobody reads such a body, and its reply may last.
+    // A POST's body alone is read; Node would keep another one until the reply has ended.
     if (req.method !== 'POST') req.resume();
     const open = begun.get(socket) ?? 0;
     if (req.httpVersionMajor === 1 && open >= PIPELINED) return void socket.destroy();

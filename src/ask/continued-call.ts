@@ -33,7 +33,7 @@ import type { Responded } from '../call/run/outcome.ts';
 import { isBadToken } from '../call/run/wire-error.ts';
 import { REPEATED } from '../checkpoint/page-records.ts';
 import { AskedAnswers, LOOK, offered } from './asked.ts';
-import { type AtAsks, expiryOf, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+import { expiryOf, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** How often a call may be found claimed by another request before this one gives up. */
 const TRIES = 5;
@@ -168,28 +168,24 @@ export class ContinuedCall implements Instance {
     let waiting: Standing = UNKNOWN;
     for (const id of ids) {
       const standing = await calls.standing(id);
-      if (this.#waits(standing)) {
+      // The records of one that is over stay for a while.
+      if (standing.kind === 'asks' && standing.checkpoint.call.expires > this.#parts.clock.now()) {
         // Of those that began at one moment, the one that was answered goes on.
         if (ids.length > 1 && (await calls.isAnswered(standing))) return this.#goOn(frame, standing, true);
         if (waiting === UNKNOWN) waiting = standing;
       } else if (standing.kind === 'ended') {
         this.#parts.ended(id);
-        if (standing.response !== undefined) ended.push([id, standing.response]);
+        const { response } = standing;
+        // Once its user has opened the URL, the tool may succeed: that outcome is not repeated.
+        if (response !== undefined && !needsUrls(response)) ended.push([id, response]);
       }
     }
     for (const [id, response] of ended) {
-      // Once its user has opened the URL, the tool may succeed: that outcome is not repeated.
-      if (needsUrls(response)) continue;
       const { at, isFirst } = await calls.sent({ id, expires: this.#own.expires });
       if (isFirst) return response;
       if (this.#parts.clock.now() - at <= REPEATED) return sentBefore(response);
     }
     return this.#from(frame, waiting);
-  }
-
-  /** The records of one that is over stay for a while. */
-  #waits(standing: Standing): standing is AtAsks {
-    return standing.kind === 'asks' && standing.checkpoint.call.expires > this.#parts.clock.now();
   }
 
   /** The call that the request began elsewhere, perhaps under another secret. */

@@ -124,7 +124,7 @@ export class AskPage {
     if (!['GET', 'HEAD', 'POST'].includes(method) || (method === 'POST' && id === ''))
       return { status: 405, headers: { allow: id === '' ? 'GET, HEAD' : 'GET, HEAD, POST' } };
     const { settings, ready } = this.#parts;
-    // Read while it waits: of a body that comes in pieces of a byte each piece takes a hundred.
+    // Read while the request waits: Node keeps a hundred bytes for each piece of a body that nobody has read.
     const reading = method === 'POST' ? formIn(inbound, begin) : undefined;
     reading?.catch(() => {});
     await this.#requests.next(SHARE, countedAddress(inbound));

@@ -274,7 +274,7 @@ export class WaitingCalls {
     return isObject(found) && 'response' in found ? (found as unknown as KeptAnswer) : undefined;
   }
 
-  /** Whether one of its asks has an answer that was given on the page, or by a client that the page would ask for. */
+  /** Whether its person, or the client beside the page, has answered one of its asks. */
   async isAnswered({ checkpoint: { call, open } }: AtAsks): Promise<boolean> {
     const answers = await Promise.all(open.map(({ key }) => this.answerTo(call.id, key)));
     return answers.some((answer) => answer !== undefined);

@@ -563,7 +563,11 @@ function packed<T>(value: T): () => T {
 /** Reads one record in a place (`placeFor`). */
 export async function readFor<T>(owner: string | undefined, read: () => Promise<T>): Promise<T> {
   const end = await placeFor(owner);
-  return (async () => given(await read(), owner))().finally(end);
+  try {
+    return await given(await read(), owner);
+  } finally {
+    end();
+  }
 }
 
 /**

@@ -86,8 +86,8 @@ const UNREACHED: ReadonlySet<unknown> = new Set([
 ]);
 
 /**
- * Whether the server certainly has not taken a request: it says so, replied 429 or 503, or could not be reached. It may have
- * taken any other, and a server that does not recognize repetitions would do it twice.
+ * Whether the server certainly has not taken a request: it says so, replied 429 or 503, or could not be reached. It may
+ * have taken any other, and a server that does not recognize repetitions would do it twice.
  */
 export function isUntaken(thrown: unknown): boolean {
   if (thrown instanceof Unserved) return true;

@@ -163,17 +163,9 @@ function createHandler(
         }
       }
       case 'GET':
-        return (
-          ownersOf(here, inbound)
-            .find(({ get }) => get)
-            ?.get?.(inbound, place) ?? methodNotAllowed(here, inbound)
-        );
+        return first(here, inbound, 'get')?.get?.(inbound, place) ?? methodNotAllowed(here, inbound);
       case 'DELETE':
-        return (
-          ownersOf(here, inbound)
-            .find(({ end }) => end)
-            ?.end?.(inbound) ?? methodNotAllowed(here, inbound)
-        );
+        return first(here, inbound, 'end')?.end?.(inbound) ?? methodNotAllowed(here, inbound);
       default:
         return methodNotAllowed(here, inbound);
     }
@@ -263,8 +255,9 @@ function createHandler(
       if (refused !== undefined) return refused;
       const { textBytes = memoryOf(inbound.parsedBody) } = inbound;
       if (textBytes < Infinity) count(textBytes);
-      // A body is read first: of one that comes in pieces of a byte each piece takes a hundred.
-      if (inbound.method !== 'POST' || inbound.parsedBody) await turns.next(SHARE, quotaKey.principal);
+      // A body is read before its request waits (`readBody`): Node keeps a hundred bytes for each piece that nobody read.
+      if (inbound.method !== 'POST' || inbound.parsedBody !== undefined)
+        await turns.next(SHARE, quotaKey.principal);
       return await route(inbound, count);
     } catch (error) {
       return failed(error, id);
@@ -353,6 +346,11 @@ function erasOf(served: readonly RevisionRow[]): Pick<FactoryContext, 'era' | 'r
     .flatMap((era) => served.find((one) => one.era === era) ?? [])
     .map(({ era, name: revision }) => ({ era, revision }));
   return eras.length === 1 ? [...eras, ...eras] : eras;
+}
+
+/** The edge that a GET or a DELETE is for, if any takes one. */
+function first(edges: readonly Edge[], inbound: Inbound, method: 'get' | 'end'): Edge | undefined {
+  return ownersOf(edges, inbound).find((edge) => edge[method] !== undefined);
 }
 
 function ownersOf(edges: readonly Edge[], inbound: Inbound): readonly Edge[] {

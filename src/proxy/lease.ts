@@ -304,7 +304,10 @@ function endIn({ turn, sent }: PeerWork): void {
   } else peer.kill(true);
 }
 
-/** Adds a fact to the call's journal, after those of earlier attempts. @returns it, or an earlier one that says that the call may be repeated */
+/**
+ * Adds a fact to the call's journal, after those of earlier attempts.
+ * @returns it, or an earlier one that says that the call may be repeated
+ */
 async function anew(
   once: NonNullable<CallContext['once']>,
   fact: SentCall | typeof NOT_TAKEN,

@@ -61,7 +61,7 @@ describe('a remote server of 2026-07-28 that cannot be reached for a moment', ()
   let server: Server;
   let call: () => Promise<string>;
   let link: string;
-  /** What is refused by a balancer before it, and how. */
+  /** The status with which a balancer before the server refuses each request; 0 where it passes them on. */
   let status = 0;
 
   const create = (): Server => {

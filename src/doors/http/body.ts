@@ -23,7 +23,7 @@ const COMMON = 100;
 
 /**
  * The parsed body of a POST, or the reply that refuses it.
- * @param nextTurn of the event loop, or a share of one
+ * @param nextTurn waits for a share of a turn of the event loop
  */
 export async function readBody(
   inbound: Inbound,
