@@ -180,9 +180,10 @@ function readText(req: IncomingMessage, begin: BeginBody): Promise<string> {
       reject(error);
     };
     const body = begin(fail);
-    const onData = (chunk: Buffer): void => {
+    const onData = (chunk: Buffer | string): void => {
       try {
-        body.add(chunk);
+        // The command line has pieces that wait kept as characters of one byte each.
+        body.add(typeof chunk === 'string' ? Buffer.from(chunk, 'latin1') : chunk);
       } catch (error) {
         fail(error);
       }

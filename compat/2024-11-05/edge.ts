@@ -187,7 +187,11 @@ async function post(parts: EdgeParts, inbound: Inbound, body: unknown): Promise<
   }
   if (Array.isArray(body) && !takesBatches(session)) return rpcError(400, -32600, NO_BATCH);
   if (!session.isKnown) {
-    for (const request of requests) await respond(session, request, tooEarly(request));
+    for (const request of requests) {
+      // It may send a ping, and nothing else.
+      const error = { code: -32600, message: 'Invalid Request: send initialize first' };
+      await respond(session, request, request.method === 'ping' ? { result: {} } : { error });
+    }
     return accepted();
   }
   const exchange = exchangeOf(services, session, inbound, news);
@@ -267,12 +271,6 @@ async function start(exchange: Exchange, requests: readonly RpcRequest[]): Promi
 /** @returns whether it is in the stream */
 function respond(session: Session, { id }: RpcRequest, response: Response): Promise<boolean> {
   return session.standing.send({ jsonrpc: '2.0', id, ...response });
-}
-
-/** Before `initialize` a client may send a ping, and nothing else. */
-function tooEarly({ method }: RpcRequest): Response {
-  if (method === 'ping') return { result: {} };
-  return { error: { code: -32600, message: 'Invalid Request: send initialize first' } };
 }
 
 function accepted(): Reply {

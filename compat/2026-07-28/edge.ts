@@ -26,7 +26,7 @@ import type { TaskMark } from '../tasks/marks.ts';
 import { declaresTasks, makesTasks, taskRequest, wishFor } from '../tasks/wish.ts';
 import { type CallSource, createSdkEdge, type SdkEdge } from './sdk-edge.ts';
 import { alsoTelling, listensToTasks, tasksListenedTo, withoutTaskIds } from './task-listening.ts';
-import { isTaskMethod, MISSING, serveTask, taskResult } from './tasks.ts';
+import { MISSING, serveTask, taskResult } from './tasks.ts';
 import {
   ASKING,
   complete,
@@ -113,7 +113,8 @@ function isOfSession(body: unknown): boolean {
 
 /** The SDK knows these methods, as another revision had them, and refuses them. */
 function isTaskRequest(body: unknown): body is JsonObject & ModernRequest {
-  return isObject(body) && isTaskMethod(String(body.method)) && isRequestId(body.id) && isObject(body.params);
+  if (!isObject(body) || !/^tasks\/(get|update|cancel)$/.test(String(body.method))) return false;
+  return isRequestId(body.id) && isObject(body.params);
 }
 
 /** A request about tasks; without any, it is the SDK's as all others. */

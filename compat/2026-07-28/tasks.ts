@@ -13,18 +13,12 @@ import { refusal, tasksOf, UNKNOWN } from '../tasks/refusal.ts';
 import { EXTENSION } from '../tasks/wish.ts';
 import { askOnWire, complete, errorOnWire } from './wire.ts';
 
-const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/update', 'tasks/cancel']);
-
 /** The error of a request that needs the Tasks extension, from a client that did not declare it. */
 export const MISSING: RpcError = {
   code: -32021,
   message: `Missing required client capability: ${EXTENSION}`,
   data: { requiredCapabilities: { extensions: { [EXTENSION]: {} } } },
 };
-
-export function isTaskMethod(method: string): boolean {
-  return METHODS.has(method);
-}
 
 /**
  * A `tasks/*` request.

@@ -22,15 +22,7 @@ import { relatedTo } from '../tasks/legacy-wire.ts';
 import { SessionAsks } from './asks.ts';
 import { expiryOf, holderOf, type SessionIdentity } from './identity.ts';
 import { LiveCalls } from './live-calls.ts';
-import {
-  CALLS,
-  type Caller,
-  loggedWay,
-  notifying,
-  type RpcRequest,
-  type Source,
-  startCall,
-} from './start.ts';
+import { CALLS, type Caller, loggedWay, type RpcRequest, type Source, startCall } from './start.ts';
 import { type News, remembered, SessionState } from './state.ts';
 import { type CallStream, SessionStream } from './stream.ts';
 
@@ -323,9 +315,12 @@ export class Session {
       (callId) => ({
         live: true,
         takesTasks: true,
-        notify: notifying((message) =>
-          this.#standing.send({ ...message, params: relatedTo(callId(), objectOf(message.params)) }),
-        ),
+        notify: ({ params, ...message }) =>
+          this.#standing.send({
+            jsonrpc: '2.0',
+            ...message,
+            params: relatedTo(callId(), objectOf(params)),
+          }),
       }),
       instance,
     );

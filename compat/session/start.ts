@@ -124,10 +124,6 @@ export function withdrawal(callId: string, key: string): JsonObject {
   return { jsonrpc: '2.0', method: CANCEL, params: { requestId: `${callId}/${key}` } };
 }
 
-export function notifying(say: Say): RequestContext['notify'] {
-  return (notification) => say({ jsonrpc: '2.0', ...notification });
-}
-
 export function sourceOf(inbound: Inbound, closing: Closing = {}): Source {
   const address = countedAddress(inbound);
   const idempotencyKey = inbound.header('idempotency-key');

@@ -396,7 +396,14 @@ async function formIn(inbound: Inbound, begin: BeginBody): Promise<(() => URLSea
 }
 
 async function replyTo(response: Response): Promise<Reply> {
-  const { 'set-cookie': _, ...headers }: Record<string, string> = Object.fromEntries(response.headers);
+  // Of a login that was fetched the body is decoded.
+  const {
+    'set-cookie': _,
+    'transfer-encoding': _sent,
+    'content-encoding': _coded,
+    'content-length': _long,
+    ...headers
+  }: Record<string, string> = Object.fromEntries(response.headers);
   const cookies = response.headers.getSetCookie();
   return { status: response.status, headers, cookies, body: await response.text() };
 }

@@ -27,11 +27,7 @@ export interface Story {
 
 type RemoveStream = (id: string, scope: string) => Promise<void>;
 
-/** A stream's item in an index; the ids of calls have no space. */
-export function streamItem(id: string, scope: string): string {
-  return `${id} ${scope}`;
-}
-
+/** A stream's item in an index is its id and its scope; the ids of calls have no space. */
 function streamOf(item: string): [string, string] | undefined {
   const space = item.indexOf(' ');
   return space < 0 ? undefined : [item.slice(0, space), item.slice(space + 1)];

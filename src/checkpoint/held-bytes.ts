@@ -9,8 +9,8 @@
  */
 
 import { Quota, type Shares } from '../base/quota.ts';
-import { AwaitError } from '../base/values.ts';
-import { isContinued, type Kept, keptOf } from '../call/journal/entries.ts';
+import { AwaitError, defined } from '../base/values.ts';
+import { isContinued, type Kept } from '../call/journal/entries.ts';
 import { REPEATED } from './page-records.ts';
 
 /** In bytes of the records, as `memoryOf` estimates them. */
@@ -104,7 +104,7 @@ export class HeldBytes {
   /** A record is kept. @param record its position in a call's journal, or the name of another record */
   add(call: Kept, record: number | string, bytes: number): void {
     const held = this.#held.get(call.id) ?? {
-      call: keptOf(call),
+      call: { id: call.id, expires: call.expires, ...defined({ principal: call.principal }) },
       bytes: HOLDER,
       upTo: -1,
       beside: new Set(),

@@ -5,7 +5,8 @@
  * AES-GCM with random nonces must seal fewer than 2³² messages under one key (NIST SP 800-38D, 8.3), and one secret
  * serves many processes for a long time.
  */
-import { createHash, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto';
+import { createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto';
+import { sha256 } from '../base/digest.ts';
 import { AwaitError, keepNewest } from '../base/values.ts';
 import { checkedSecrets } from './secrets.ts';
 
@@ -56,7 +57,11 @@ export class KeyRing {
 
   /** @throws AwaitError `bad-option`: nothing has changed then */
   change(secrets: readonly unknown[]): void {
-    const named = checkedSecrets(secrets).map((secret) => ({ id: nameOf(secret), secret }));
+    const named = checkedSecrets(secrets).map((secret) => ({
+      // Distinguishes keys without revealing them.
+      id: sha256(`mcp-await kid ${secret}`).slice(0, 8),
+      secret,
+    }));
     if (named[0]?.id !== this.#secrets[0]?.id) this.#sealing.clear();
     this.#secrets = named;
   }
@@ -137,9 +142,4 @@ function derived(
   purpose: KeyPurpose | 'index' | 'caller',
 ): Uint8Array<ArrayBuffer> {
   return new Uint8Array(hkdfSync('sha256', secret, salt, `mcp-await ${purpose} 1`, 32));
-}
-
-/** Distinguishes keys without revealing them. */
-function nameOf(secret: string): string {
-  return createHash('sha256').update(`mcp-await kid ${secret}`).digest('base64url').slice(0, 8);
 }

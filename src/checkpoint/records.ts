@@ -23,7 +23,12 @@ export interface RecordCipher {
  */
 export function plainRecords(audience: string, ring?: KeyRing, unknown?: () => Promise<void>): RecordCipher {
   return {
-    encode: (_key, value) => ({ audience, ...(ring && { kid: ring.current }), ...wrapped(value) }),
+    encode: (_key, value) => {
+      // Keyv's encoder calls whatever is named `toJSON`, also where it is an argument that a client sent.
+      const text = JSON.stringify(value) ?? 'null';
+      const kept = text.includes('"toJSON"') ? { text } : { value };
+      return { audience, ...(ring && { kid: ring.current }), ...kept };
+    },
     decode: async (key, stored) => {
       if (stored === undefined || stored === null) return undefined;
       if (isObject(stored) && typeof stored.sealed === 'string') {
@@ -83,12 +88,6 @@ async function open(sealer: Sealer, key: string, sealed: string) {
   } catch (error) {
     throw foreign(key, String(AwaitError.from(error).message), error);
   }
-}
-
-/** Keyv's encoder calls whatever is named `toJSON`, also where it is an argument that a client sent. */
-function wrapped(value: unknown): { readonly value: unknown } | { readonly text: string } {
-  const text = JSON.stringify(value) ?? 'null';
-  return text.includes('"toJSON"') ? { text } : { value };
 }
 
 function foreign(key: string, why: string, cause?: unknown): AwaitError {

@@ -203,7 +203,7 @@ async function serveUi(
   revisions: readonly Revision[],
   values: CompareFlags,
 ): Promise<0> {
-  const [{ Live, toolsIn }, { serveLive }] = await Promise.all([
+  const [{ Live }, { serveLive }] = await Promise.all([
     import('../compare/live.ts'),
     import('../compare/live-server.ts'),
   ]);
@@ -211,7 +211,7 @@ async function serveUi(
   const live = await Live.start(version, {
     scenario: given ?? scenario,
     revisions,
-    tools: toolsIn(tools),
+    tools: tools.map(({ name, inputSchema }) => ({ name: String(name), inputSchema: objectOf(inputSchema) })),
     uncalled: given === undefined ? uncalled : [],
   });
   const server = await serveLive(live, whole('port', values.port ?? '0', 0, 65_535));

@@ -14,11 +14,6 @@ export function failureText(error: unknown): string {
   return 'syscall' in cause ? cause.message : userStack(cause);
 }
 
-/** 2: what the command was given (arguments, module, address, store) cannot be used. 1: it failed later. */
-export function failureCode(error: unknown): 1 | 2 {
-  return ['bad-option', 'store'].includes(AwaitError.from(error).code) ? 2 : 1;
-}
-
 /** An error's message, and where in the user's files it was thrown. */
 export function userStack(error: Error): string {
   const { message, stack = '' } = error;

@@ -10,7 +10,7 @@ import type { Reply } from '../doors/http/exchange.ts';
 import { CredentialsRefused, LATER } from '../doors/http/refused.ts';
 import type { NodeRequest } from '../node.ts';
 import type { Logger } from '../observe/logger.ts';
-import { type Proof, Proofs, tokenName } from '../proxy/proofs.ts';
+import { Proofs, tokenName } from '../proxy/proofs.ts';
 import type { RemoteOptions } from '../proxy/remote.ts';
 import { isMetadata, ServerMetadata } from '../proxy/server-metadata.ts';
 import type { Draft } from './flags.ts';
@@ -62,7 +62,11 @@ export class Forwarding {
   readonly authenticate = async (req: IncomingMessage): Promise<JsonObject | undefined> => {
     const [, token] = BEARER.exec(req.headers.authorization ?? '') ?? [];
     const proof = await this.#proofs.prove(token, addressOf(req));
-    if (proof.is !== 'accepted') throw new CredentialsRefused(replyOf(proof));
+    if (proof.is === 'unknown') throw new CredentialsRefused(LATER);
+    if (proof.is === 'refused') {
+      const { status, headers, body } = proof;
+      throw new CredentialsRefused({ status, headers: { ...headers, 'cache-control': 'no-store' }, body });
+    }
     if (token === undefined) return undefined;
     const expiresAt = expiryOf(token);
     return {
@@ -95,12 +99,6 @@ export class Forwarding {
       );
     return (await this.#proofs.prove(undefined)).is === 'refused';
   }
-}
-
-function replyOf(proof: Exclude<Proof, { is: 'accepted' }>): Reply {
-  if (proof.is === 'unknown') return LATER;
-  const { status, headers, body } = proof;
-  return { status, headers: { ...headers, 'cache-control': 'no-store' }, body };
 }
 
 function addressOf(req: NodeRequest): string | undefined {

@@ -50,12 +50,11 @@ export function lineOf(
 ): string {
   if (!isTerminal) return JSON.stringify({ time: time.toISOString(), level, message, ...detail });
   const clock = [time.getHours(), time.getMinutes(), time.getSeconds()];
-  const fields = Object.entries(detail).map(([name, value]) => `${name}=${fieldOf(value)}`);
+  const fields = Object.entries(detail).map(([name, value]) => {
+    // A word as it is, anything else as JSON.
+    const isWord = typeof value === 'string' && /^[^\s"=]+$/.test(value);
+    return `${name}=${isWord ? value : (JSON.stringify(value) ?? '')}`;
+  });
   const head = `${clock.map((part) => String(part).padStart(2, '0')).join(':')} ${level.padEnd(5)} ${message}`;
   return fields.length === 0 ? head : `${head}  ${fields.join(' ')}`;
-}
-
-/** A word as it is, anything else as JSON. */
-function fieldOf(value: unknown): string {
-  return typeof value === 'string' && /^[^\s"=]+$/.test(value) ? value : (JSON.stringify(value) ?? '');
 }

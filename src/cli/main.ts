@@ -2,13 +2,13 @@
 import { spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
 /** The command line: `serve`, `proxy`, `compare` and `calls`. */
-import { optionError } from '../base/values.ts';
+import { AwaitError, optionError } from '../base/values.ts';
 import type { PeerHost } from '../proxy/host.ts';
 import { remoteHost, watchedRemoteHost } from '../proxy/remote-host.ts';
 import { stdioHost } from '../proxy/stdio-host.ts';
 import { helpOfFlags, meant, readArguments } from './arguments.ts';
 import { CALLS_USAGE, calls } from './calls.ts';
-import { failureCode, failureText } from './failure.ts';
+import { failureText } from './failure.ts';
 import { type Draft, FLAGS, type PeerDraft, PROXY_FLAGS } from './flags.ts';
 import { checkForwarding, Forwarding } from './forwarding.ts';
 import { serveHost } from './listen.ts';
@@ -111,8 +111,10 @@ async function serve(own: readonly string[]): Promise<void> {
 }
 
 main(process.argv.slice(2)).catch((error: unknown) => {
+  // 2: what the command was given (arguments, module, address, store) cannot be used. 1: it failed later.
+  const code = ['bad-option', 'store'].includes(AwaitError.from(error).code) ? 2 : 1;
   // A store or a relay that was opened before would keep the process for ever.
-  process.stderr.write(`mcp-await: ${failureText(error)}\n`, () => process.exit(failureCode(error)));
+  process.stderr.write(`mcp-await: ${failureText(error)}\n`, () => process.exit(code));
 });
 
 // --- mcp-await proxy ---

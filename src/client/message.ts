@@ -1,7 +1,7 @@
 /** JSON-RPC messages as far as a transport looks into them: the client checks the rest. */
 
 import type { JSONRPCMessage, RequestId } from '@modelcontextprotocol/sdk/types.js';
-import { AwaitError, retryIn, systemClock } from '../base/values.ts';
+import { AwaitError, isObject, retryIn, systemClock } from '../base/values.ts';
 import { EndpointError } from './endpoint.ts';
 
 export type Rpc = JSONRPCMessage;
@@ -43,8 +43,9 @@ function isMessage(value: unknown): value is Rpc {
     return false;
   }
   if ('method' in value) return typeof value.method === 'string';
-  const outcome = 'result' in value ? value.result : 'error' in value ? value.error : undefined;
-  return typeof outcome === 'object' && outcome !== null;
+  const { result, error } = value as { result?: unknown; error?: unknown };
+  const isError = isObject(error) && typeof error.code === 'number' && typeof error.message === 'string';
+  return isObject(result) || isError;
 }
 
 // --- what a failure means: which may pass if its request is sent again, and the error that the client gets otherwise ---

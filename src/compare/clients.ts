@@ -60,7 +60,11 @@ async function openWorkspace(origin: string, who: PlayedCaller, onAsk: OnAsk): P
     for (let retries = 0; ; retries += 1) {
       await readBody(response, onEvent, take).catch(() => {});
       signal.throwIfAborted();
-      if (outcome !== undefined) return resultOf(outcome);
+      if (isObject(outcome?.result)) return outcome.result;
+      if (outcome !== undefined) {
+        const { code, message, data } = objectOf(outcome.error);
+        throw Object.assign(new Error(String(message)), { code, data });
+      }
       if (lastEventId === undefined || retries === RETRIES)
         throw new Error('the stream ended without a response');
       await sleep(systemClock, PAUSE);
@@ -78,12 +82,6 @@ async function readBody(
 ): Promise<void> {
   if (!isEventStream(response) || response.body === null) return onMessage(await response.json());
   for await (const event of readEvents(response.body, () => {})) onEvent(event);
-}
-
-function resultOf({ result, error }: JsonObject): JsonObject {
-  if (isObject(result)) return result;
-  const { code, message, data } = objectOf(error);
-  throw Object.assign(new Error(String(message)), { code, data });
 }
 
 // --- clients of all revisions ---

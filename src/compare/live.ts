@@ -5,7 +5,7 @@
  */
 
 import type { Revision } from '../../compat/revisions.ts';
-import { defined, isObject, type JsonObject, objectOf, reasonOf } from '../base/values.ts';
+import { defined, isObject, type JsonObject, reasonOf } from '../base/values.ts';
 import type { Completion, Entry, OpenAsk } from '../call/journal/entries.ts';
 import { serverOptions } from '../host/validator.ts';
 import { speakerOf } from './clients.ts';
@@ -339,14 +339,6 @@ function playOf({ revision, steps, wire, asks, sequence, findings, outcomes }: P
     asks: [...asks.values()].map(({ settle: _, ...ask }) => ask),
     ...defined({ outcomes }),
   };
-}
-
-/** The tools of a list that a server gave. */
-export function toolsIn(listed: readonly JsonObject[]): LiveState['tools'] {
-  return listed.map(({ name, inputSchema }) => ({
-    name: String(name),
-    inputSchema: objectOf(inputSchema),
-  }));
 }
 
 // --- the sequence of a play ---

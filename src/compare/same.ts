@@ -47,7 +47,9 @@ export function leavesOf(step: PlayedStep, index: number, { ignore, varying }: S
   for (const [path, words] of varying[index] ?? []) {
     const value = leaves.get(path);
     if (value === undefined) continue;
-    leaves.set(path, words === 'all' ? '‹varies›' : withoutWords(value, words));
+    const masks = (word: string, at: number): string =>
+      words !== 'all' && !words.has(at) ? word : '‹varies›';
+    leaves.set(path, (words === 'all' ? [value] : wordsOf(value)).map(masks).join(''));
   }
   return leaves;
 }
@@ -86,12 +88,6 @@ function varyingWords(once: string, again: string | undefined): ReadonlySet<numb
   const [first, second] = [wordsOf(once), wordsOf(again)];
   if (first.length !== second.length) return 'all';
   return new Set(first.flatMap((word, index) => (word === second[index] ? [] : [index])));
-}
-
-function withoutWords(value: string, varying: ReadonlySet<number>): string {
-  return wordsOf(value)
-    .map((word, index) => (varying.has(index) ? '‹varies›' : word))
-    .join('');
 }
 
 /** Splits a text into words and separators; joining them gives the text back. */

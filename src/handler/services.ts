@@ -22,7 +22,7 @@ import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import { OUTSIDE } from '../call/run/outside.ts';
 import { type IndexRecords, TaskIndex } from '../call/task/index.ts';
 import { type Sweeper, sweepTasks } from '../call/task/sweeper.ts';
-import { CallBook, streamItem } from '../checkpoint/call-book.ts';
+import { CallBook } from '../checkpoint/call-book.ts';
 import { KeyvCallStore } from '../checkpoint/call-store.ts';
 import { KeyRing } from '../checkpoint/key-ring.ts';
 import { Names } from '../checkpoint/names.ts';
@@ -449,7 +449,7 @@ export function createServices(
       return (await store?.answers()) === false ? 'the store does not answer' : undefined;
     },
     listStream: async (caller, id, scope) => {
-      if (caller !== undefined && store?.isShared) await callIndex?.addOwn(streamItem(id, scope), caller);
+      if (caller !== undefined && store?.isShared) await callIndex?.addOwn(`${id} ${scope}`, caller);
     },
     suspended: async (caller) => calls?.suspended(caller) ?? 0,
     async forget(caller) {

@@ -4,7 +4,7 @@ import process from 'node:process';
 import type Keyv from 'keyv';
 import { checkAsk } from '../ask/options.ts';
 import type { AskSettings } from '../ask/page-asks.ts';
-import { badOption, isObject, type JsonObject, optionError } from '../base/values.ts';
+import { badOption, isObject, type JsonObject, objectOf, optionError } from '../base/values.ts';
 import type { CallRecord } from '../call/journal/entries.ts';
 import { type Limits, limitsOf } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
@@ -166,7 +166,10 @@ function rateLimitOf(rateLimit: RateLimitOptions | false | undefined): RateLimit
     if (!['calls', 'resumes', 'badTokens'].includes(name)) {
       throw badOption(`rateLimit.${name}`, 'is no limit; there are calls, resumes, badTokens and caller');
     }
-    if (value !== undefined && !isRate(value)) {
+    const { most, per, consume, get } = objectOf(value);
+    const isLimiter = typeof consume === 'function' && typeof get === 'function';
+    const isWhole = (number: unknown): boolean => Number.isSafeInteger(number) && Number(number) > 0;
+    if (value !== undefined && !isLimiter && !(isWhole(most) && isWhole(per))) {
       throw badOption(
         `rateLimit.${name}`,
         'must be { most, per }, whole numbers from 1 on, per in milliseconds, or a limiter of rate-limiter-flexible',
@@ -174,12 +177,6 @@ function rateLimitOf(rateLimit: RateLimitOptions | false | undefined): RateLimit
     }
   }
   return rateLimit;
-}
-
-function isRate(value: unknown): boolean {
-  if (!isObject(value)) return false;
-  if (typeof value.consume === 'function' && typeof value.get === 'function') return true;
-  return [value.most, value.per].every((number) => Number.isSafeInteger(number) && Number(number) > 0);
 }
 
 function pathsOf(paths: PathOptions | undefined): Paths {

@@ -1,5 +1,4 @@
 /** The option `audit`: reports each act on a call with its caller, without any content. */
-import type { JsonObject } from '../base/values.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import type { Outcome } from '../call/ports.ts';
 import { shortText } from './redact.ts';
@@ -72,10 +71,6 @@ export function auditedEnd(outcome: Outcome): AuditEvent['what'] | undefined {
   return 'error' in outcome.response ? 'failed' : 'completed';
 }
 
-function targetOf({ name, uri }: JsonObject): string {
-  return name === undefined ? (String(uri ?? '').split(/[?#]/, 1)[0] ?? '') : String(name);
-}
-
 export function auditEvent(
   what: AuditEvent['what'],
   label: string,
@@ -83,6 +78,7 @@ export function auditEvent(
   time: number,
 ): AuditEvent {
   const { principal, revision, method, params } = call;
+  const { name, uri } = params;
   return {
     time,
     what,
@@ -90,6 +86,6 @@ export function auditEvent(
     ...(principal !== undefined && { caller: principal }),
     revision,
     method,
-    target: shortText(targetOf(params), MOST),
+    target: shortText(String(name ?? String(uri ?? '').split(/[?#]/, 1)[0]), MOST),
   };
 }

@@ -202,21 +202,25 @@ export class PeerLease implements RequestOwner {
       if (isUnpassed(response)) await untaken();
       this.#respond(id, response);
     } catch (error) {
-      const isUntaken = error instanceof PeerGone && error.how.untaken === true;
-      isAgain = isUntaken && attempt < ATTEMPTS && !this.#over && !work.cancelled;
-      if (isUntaken && !isAgain) await untaken();
-      if (!isAgain && error instanceof PeerGone && !this.#over)
+      const { how } = error instanceof PeerGone ? error : {};
+      isAgain = how?.untaken === true && attempt < ATTEMPTS && !this.#over && !work.cancelled;
+      if (isAgain) return;
+      if (how?.untaken) await untaken();
+      if (how !== undefined && !this.#over)
         this.#transport?.lose(
           id,
-          new AwaitError('host-gone', `the server that ran this call has ended: ${error.message}`),
-          error.how.planned === true,
+          new AwaitError(
+            'host-gone',
+            `the server that ran this call has ended: ${(error as PeerGone).message}`,
+          ),
+          how.planned === true,
         );
-      else if (!isAgain && !work.cancelled) this.#respond(id, this.#failed(error));
+      else if (!work.cancelled) this.#respond(id, this.#failed(error));
     } finally {
       if (this.#work.get(id) === work) this.#work.delete(id);
       work.turn?.done();
+      if (isAgain) void this.#call(id, method, params, known, attempt + 1);
     }
-    if (isAgain) await this.#call(id, method, params, known, attempt + 1);
   }
 
   /** Has the call's journal say that it is sent. @returns what the journal says, undefined if it may not be sent */

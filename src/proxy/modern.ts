@@ -312,8 +312,8 @@ export class ModernPeerLink implements PeerLink {
     const isLater = (params.inputResponses ?? params.requestState) !== undefined;
     const status = thrown instanceof EndpointError ? thrown.code : 500;
     // A later round without the right credentials was not taken either, and may be once they are renewed.
-    const isUnpassed =
-      (isUntaken(thrown) || (isLater && (status === 401 || status === 403))) && method !== 'initialize';
+    const isDenied = isLater && (status === 401 || status === 403);
+    const isUnpassed = (isUntaken(thrown) || isDenied) && method !== 'initialize';
     const refuse = (refused: object, unpassed?: true): void =>
       this.#hear({ jsonrpc: '2.0', id, error: refused, ...defined({ unpassed }) } as Rpc);
     // What the server says of a later round is no outcome of a call that it may still go on with.
@@ -321,7 +321,8 @@ export class ModernPeerLink implements PeerLink {
     else if (isUnpassed) {
       // A client that called again would run the earlier rounds a second time.
       const what = isLater ? 'the answers' : 'the request; call again';
-      const message = `The server cannot be reached, and has not got ${what}`;
+      const why = isDenied ? `refused the credentials (${status})` : 'cannot be reached';
+      const message = `The server ${why}, and has not got ${what}`;
       refuse({ code: -32000, message, data: advice('host-gone') }, true);
     } else if (status < 500 || (thrown instanceof EndpointError && method === 'initialize'))
       refuse({ code: -32603, message: `Internal error: the server refused the request (${status})` });

@@ -6,7 +6,7 @@
 import { type Clock, every } from '../base/values.ts';
 import type { GuardedWriter } from '../doors/http/exchange.ts';
 import type { StreamEvent } from './log.ts';
-import { SSE_KEEP_ALIVE, sseClosing, sseEvent } from './sse.ts';
+import { SSE_KEEP_ALIVE, sseEvent } from './sse.ts';
 import type { Sink, TailEnd } from './tail.ts';
 
 export interface SseOptions {
@@ -48,7 +48,9 @@ export const RETRY_LATER = 5_000;
 const COMMENTS: Framing = {
   event: ({ event, data, retry }, id) => sseEvent({ event, id, retry, data }),
   alive: () => SSE_KEEP_ALIVE,
-  closing: (why) => (why === 'leaving' ? sseEvent({ retry: RETRY_LATER }) : '') + sseClosing(REASONS[why]),
+  // A comment, for people who read the wire.
+  closing: (why) =>
+    `${why === 'leaving' ? sseEvent({ retry: RETRY_LATER }) : ''}: closing, ${REASONS[why]}\n\n`,
 };
 
 export function sseSink(

@@ -22,8 +22,3 @@ export function sseMessage(message: unknown, id?: string): string {
 
 /** A comment, which keeps proxies from closing an idle connection. */
 export const SSE_KEEP_ALIVE = ': keep-alive\n\n';
-
-/** A comment that says why a stream ends, for people who read the wire. */
-export function sseClosing(reason: string): string {
-  return `: closing, ${reason}\n\n`;
-}

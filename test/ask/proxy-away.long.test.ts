@@ -1,14 +1,22 @@
 /** A server behind the proxy that is away for a moment: what its calls were answered is not lost, and no outcome is made of it. */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import {
+  CallToolResultSchema,
+  CreateTaskResultSchema,
+  ElicitRequestSchema,
+} from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type AwaitHandler, createAwaitHandler, remoteHost, stdioHost } from '../../src/index.ts';
 import { toNodeHandler } from '../../src/node.ts';
-import { legacy } from '../e2e/clients.ts';
+import { legacy, modern } from '../e2e/clients.ts';
 import { listen, SECRET, type Served, scratch, serveHere, shut } from '../e2e/harness.ts';
 import { modernServer } from '../fixtures/modern-server.ts';
 import { answer, ask, callAs, linkIn, SERVER } from './proxied.ts';
@@ -63,15 +71,24 @@ describe('a remote server of 2026-07-28 that cannot be reached for a moment', ()
   let link: string;
   /** The status with which a balancer before the server refuses each request; 0 where it passes them on. */
   let status = 0;
+  let refusals = 0;
 
   const create = (): Server => {
     const serve = toNodeHandler(handler);
-    return createServer((req, res) =>
-      status === 0 ? serve(req, res) : void res.writeHead(status).end('no'),
-    );
+    return createServer((req, res) => (status === 0 ? serve(req, res) : refuse(res)));
+  };
+  const refuse = (res: ServerResponse): void => {
+    refusals += 1;
+    res.writeHead(status).end('no');
   };
 
   async function begin(replay: 'allow' | 'never' = 'never'): Promise<void> {
+    await serve(replay);
+    call = await callAs('ann', served.url, 'order');
+    link = linkIn(await call(), served);
+  }
+
+  async function serve(replay: 'allow' | 'never'): Promise<void> {
     effects.length = 0;
     status = 0;
     handler = createAwaitHandler(() => modernServer((effect) => void effects.push(effect)), {
@@ -81,9 +98,7 @@ describe('a remote server of 2026-07-28 that cannot be reached for a moment', ()
     server = create();
     const url = `${await listen(server)}/mcp`;
     const host = remoteHost({ url, upstream: '2026-07-28', replay });
-    served = await serveHere(host, { secrets: [SECRET], ask });
-    call = await callAs('ann', served.url, 'order');
-    link = linkIn(await call(), served);
+    served = await serveHere(host, { secrets: [SECRET], tasks: 'optional', ask });
   }
   afterEach(async () => {
     await shut(server);
@@ -124,6 +139,76 @@ describe('a remote server of 2026-07-28 that cannot be reached for a moment', ()
     status = 0;
     expect(await call()).toContain('shipped to Ada, charged');
     expect(effects).toEqual(['charge', 'ship']);
+  });
+
+  it.each([legacy, modern])(
+    'gets the answer of a client by whose request it replied 502 (%o)',
+    async (connect) => {
+      await serve('allow');
+      const client = await connect(served.url, {
+        answer: async () => {
+          status = 502;
+          setTimeout(() => {
+            status = 0;
+          }, 5_000);
+          return { action: 'accept', content: { name: 'Ada' } };
+        },
+      });
+      expect(await client.tool('order')).toBe('shipped to Ada, charged');
+      expect(effects).toEqual(['charge', 'ship']);
+      await client.close();
+    },
+  );
+
+  it.each([
+    [401, 'never', 20_000],
+    [503, 'never', 45_000],
+    [502, 'allow', 4_000],
+  ] as const)('ends no task by replies %i, where replay is %s', async (refused, replay, pause) => {
+    await serve(replay);
+    const client = new Client({ name: 'host', version: '1' });
+    const requestInit = { headers: { authorization: 'Bearer ann' } };
+    await client.connect(
+      new StreamableHTTPClientTransport(new URL(served.url), { requestInit }) as Transport,
+    );
+    const params = { name: 'order', arguments: {}, task: { ttl: 600_000 } };
+    const { task } = await client.request({ method: 'tools/call', params }, CreateTaskResultSchema);
+    const { origin } = new URL(served.url);
+    const listed = async (): Promise<string> =>
+      /href="[^"]*(\/ask\/[^"]+)"/.exec(await (await fetch(`${origin}/ask`)).text())?.[1] ?? '';
+    await expect.poll(listed).not.toBe('');
+    link = `${origin}${await listed()}`;
+    status = refused;
+    await answer(link);
+    await sleep(pause);
+    status = 0;
+    const { taskId } = task;
+    const result = await client.request({ method: 'tasks/result', params: { taskId } }, CallToolResultSchema);
+    expect(result.content).toMatchObject([{ text: 'shipped to Ada, charged' }]);
+    expect(effects).toEqual(['charge', 'ship']);
+    await client.close();
+  });
+
+  it('is asked now and then about a task whose client answers', async () => {
+    await serve('never');
+    const client = new Client({ name: 'host', version: '1' }, { capabilities: { elicitation: {} } });
+    refusals = 0;
+    client.setRequestHandler(ElicitRequestSchema, () => {
+      status = 401;
+      return { action: 'accept', content: { name: 'Ada' } };
+    });
+    await client.connect(new StreamableHTTPClientTransport(new URL(served.url)) as Transport);
+    const params = { name: 'order', arguments: {}, task: { ttl: 600_000 } };
+    const { task } = await client.request({ method: 'tools/call', params }, CreateTaskResultSchema);
+    const { taskId } = task;
+    const result = client.request({ method: 'tasks/result', params: { taskId } }, CallToolResultSchema);
+    await sleep(12_000);
+    expect(refusals).toBeGreaterThan(2);
+    expect(refusals).toBeLessThan(6);
+    status = 0;
+    expect((await result).content).toMatchObject([{ text: 'shipped to Ada, charged' }]);
+    expect(effects).toEqual(['charge', 'ship']);
+    await client.close();
   });
 
   it('goes on with the request that came meanwhile, where too many had come', async () => {

@@ -18,15 +18,18 @@ let port = 0;
 export let url = '';
 const sockets: { destroy(): void }[] = [];
 
-export async function start(env: Readonly<Record<string, string>> = {}): Promise<void> {
-  const args = [`--max-old-space-size=${HEAP}`, '--import', 'tsx', SERVER];
-  child = spawn(process.execPath, args, {
+/** @param script prints its address, or its port alone */
+export async function start(
+  env: Readonly<Record<string, string>> = {},
+  script: readonly string[] = ['--import', 'tsx', SERVER],
+): Promise<void> {
+  child = spawn(process.execPath, [`--max-old-space-size=${HEAP}`, ...script], {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: { ...process.env, ...env },
   });
   if (child.stdout === null) throw new Error('no output');
   const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
-  port = Number(line);
+  port = Number(/\d+(?=\/|$)/.exec(line)?.[0]);
   url = `http://127.0.0.1:${port}/mcp`;
 }
 

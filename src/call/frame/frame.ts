@@ -5,7 +5,7 @@
  * 3, 6, 8 and 11 are kept here. `recording.ts` matches attempts to records; the engine decides who enters a turn, and
  * writes its end.
  */
-import { AwaitError, hasCode, type JsonObject } from '../../base/values.ts';
+import { AwaitError, type JsonObject } from '../../base/values.ts';
 import {
   type AnswerCompletion,
   type CallRecord,
@@ -46,9 +46,6 @@ import {
   type Turn,
 } from './turn.ts';
 import { AskDelay, Patience, type Unsent, UnsentAsks } from './waits.ts';
-
-/** Errors after which the call continues elsewhere, or may be tried again; all others end it. */
-const isFinal = ({ code }: AwaitError): boolean => code !== 'store' && code !== 'fenced';
 
 export class Frame {
   readonly call: CallRecord;
@@ -568,8 +565,10 @@ export class Frame {
   #end(ending: Ending): void {
     const { turn } = this.#gate;
     if (ending.kind !== 'suspended') {
-      const isLost = ending.kind === 'broken' && hasCode(ending.error, 'fenced');
-      const isOver = ending.kind === 'broken' && isFinal(ending.error);
+      const code = ending.kind === 'broken' && ending.error.code;
+      const isLost = code === 'fenced';
+      // After the others the call continues elsewhere, or may be tried again.
+      const isOver = code && !isLost && code !== 'store';
       this.#gate.end(ending.kind === 'finished' ? 'finished' : isOver ? 'over' : 'elsewhere', isLost);
       this.#steps.abandon();
     }

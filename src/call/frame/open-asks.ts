@@ -1,13 +1,6 @@
 /** The open asks of a frame: their places and keys, their recipients, and the attempts that get their answers. */
 import { AwaitError, type JsonObject } from '../../base/values.ts';
-import {
-  type AnswerCompletion,
-  answerTo,
-  type Entry,
-  type OpenAsk,
-  timedOut,
-  timedOutInAll,
-} from '../journal/entries.ts';
+import { type AnswerCompletion, answerTo, type Entry, type OpenAsk, timedOut } from '../journal/entries.ts';
 import { openAskOf } from './asks.ts';
 import type { FrameCore } from './core.ts';
 import { diverged, driftOf } from './drift.ts';
@@ -220,7 +213,10 @@ export class OpenAsks {
     const now = this.#core.options.clock.now();
     const last = open.progress?.last;
     if (last !== undefined && now >= last.at) {
-      this.#isLate(open, timedOutInAll(open, last.timeout, now - last.at + last.timeout));
+      // Its client reported progress until the time that its author set for all of it.
+      const data = { maxTotalTimeout: last.timeout, totalElapsed: now - last.at + last.timeout };
+      const error = { code: -32001, message: 'Maximum total timeout exceeded', data };
+      this.#isLate(open, answerTo(open, { error }));
       return true;
     }
     if (progress.resets) this.#renew(attempt, open);

@@ -5,7 +5,7 @@
  */
 import { isObject, type JsonObject } from '../../base/values.ts';
 import type { Completion } from '../journal/entries.ts';
-import { type DrawPlace, isShed, SHED } from './drawn.ts';
+import { type DrawPlace, isOnce, isShed, SHED } from './drawn.ts';
 
 const ROUND = '/round#';
 const NONE: ReadonlyMap<string, number> = new Map();
@@ -62,4 +62,9 @@ export class Rounds {
 /** Whether it is the end of a round. */
 export function isRound(done: Completion): boolean {
   return done.kind === 'step' && done.path.startsWith(ROUND);
+}
+
+/** How far a call has come: notes of what was sent are no progress. */
+export function progressOf(completions: readonly Completion[]): number {
+  return completions.filter((done) => done.kind !== 'step' || isRound(done) || !isOnce(done.path)).length;
 }

@@ -5,7 +5,7 @@
 
 import { sha256 } from '../../base/digest.ts';
 import { AwaitError, defined, isJson, isObject, type Json, optionError } from '../../base/values.ts';
-import type { CallRecord, StepError, StepOutcome } from '../journal/entries.ts';
+import type { CallRecord, StepOutcome } from '../journal/entries.ts';
 import { type CallContext, runInContext, type StepFunction } from './context.ts';
 import type { StepAttempt } from './recording.ts';
 
@@ -236,7 +236,10 @@ function textOf(value: unknown): string | undefined {
 
 /** Gives a kept outcome to the tool: returns the value, or throws. */
 function releaseOutcome(path: string, outcome: StepOutcome): unknown {
-  if ('error' in outcome) throw revive(outcome.error);
+  if ('error' in outcome) {
+    const { message, name, code, data } = outcome.error;
+    throw Object.assign(new Error(message), { name, ...defined({ code, data }) });
+  }
   if ('lost' in outcome) {
     throw new AwaitError(
       'step-not-json',
@@ -247,10 +250,4 @@ function releaseOutcome(path: string, outcome: StepOutcome): unknown {
   return isObject(outcome.value) || Array.isArray(outcome.value)
     ? structuredClone(outcome.value)
     : outcome.value;
-}
-
-function revive(kept: StepError): Error {
-  const error = new Error(kept.message);
-  error.name = kept.name;
-  return Object.assign(error, defined({ code: kept.code, data: kept.data }));
 }

@@ -123,8 +123,3 @@ export interface ReplayFrom extends Pick<Checkpoint, 'completions' | 'open' | 'a
   /** Whether a replay skips it. */
   readonly isPast?: true;
 }
-
-/** What outlasts a request reads its record as a whole: how far the call is is in another log. */
-export function pastOf({ outlasted }: CallRecord): Pick<ReplayFrom, 'isPast'> {
-  return outlasted === undefined ? {} : { isPast: true };
-}

@@ -90,10 +90,6 @@ export function isContinued(callId: string): boolean {
   return callId.endsWith(CONTINUED);
 }
 
-export function keptOf({ id, principal, expires }: Kept): Kept {
-  return { id, expires, ...defined({ principal }) };
-}
-
 export interface Client {
   readonly capabilities: JsonObject;
   readonly info: JsonObject;
@@ -161,7 +157,7 @@ export type StepOutcome =
   /** The step is done, but its result was no JSON. */
   | { readonly lost: true };
 
-export interface StepError {
+interface StepError {
   readonly name: string;
   readonly message: string;
   readonly code?: string | number;
@@ -327,12 +323,6 @@ export function readCheckpoint(value: unknown): Checkpoint {
 /** The completion of an ask whose answer came after the `timeout` its author set: the SDK's own time-out error. */
 export function timedOut(ask: OpenAsk, timeout: number): AnswerCompletion {
   return answerTo(ask, { error: { code: -32001, message: 'Request timed out', data: { timeout } } });
-}
-
-/** The same, of an ask whose client reported progress until the time that its author set for all of it. */
-export function timedOutInAll(ask: OpenAsk, maxTotalTimeout: number, totalElapsed: number): AnswerCompletion {
-  const data = { maxTotalTimeout, totalElapsed };
-  return answerTo(ask, { error: { code: -32001, message: 'Maximum total timeout exceeded', data } });
 }
 
 export function answerTo(ask: OpenAsk, response: Response): AnswerCompletion {

@@ -121,7 +121,10 @@ export class Ownership {
       if (run.state.at === 'over') return;
       const next = await run.journal.readOn();
       if (next?.type === 'cancelled') this.#stop(run, next.isErased);
-      else if (next?.type === 'claimed' && next.by !== this.#id) stopHeartbeat(run);
+      else if (next?.type === 'claimed' && next.by !== this.#id) {
+        stopHeartbeat(run);
+        run.starts?.cancel();
+      }
     } catch (error) {
       this.#failed(run, 'a journal could not be looked at')(error);
     }
@@ -193,7 +196,7 @@ export class Ownership {
     this.#runs.over(key, request.active);
     run.state = waiting;
     void this.#giveUp(run, key, () => {
-      if (run.frame.over || this.#runs.isClosed) this.#runs.drop(run);
+      if (run.frame.over || run.starts || this.#runs.isClosed) this.#runs.drop(run);
       else this.#runs.park(key, run, waiting);
     });
   }
@@ -209,6 +212,7 @@ export class Ownership {
   /** Running steps end and are recorded; then another process may continue. @param then once that is written */
   #giveUp(run: Run, key: string, then: () => void | Promise<void>): Promise<void> {
     run.frame.leave();
+    run.starts?.cancel();
     const abandoned = run.frame
       .settled()
       .then(() => run.journal.append({ type: 'left' }))

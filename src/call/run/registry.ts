@@ -8,7 +8,6 @@ import { type Clock, deferred, every, memoryOf, type Repeating, within } from '.
 import { countActiveTurns } from '../frame/context.ts';
 import type { Active } from './active.ts';
 import type { Outcome } from './outcome.ts';
-import { taskRoom } from './room.ts';
 import {
   type EngineParts,
   type InTurn,
@@ -69,10 +68,14 @@ export class Runs {
         run,
         run.frame.settled().then(() => this.drop(run)),
       );
-    this.room = taskRoom(parts.limits);
-    const { argumentBytes: all, callerArgumentBytes: caller } = parts.limits;
-    this.heap = new Quota({ all, caller });
-    this.parked = new Parked(parts.limits, parts.clock, dropped);
+    const { limits } = parts;
+    this.room = new Quota({
+      all: limits.tasks,
+      caller: limits.callerTasks,
+      anonymous: limits.anonymousTasks,
+    });
+    this.heap = new Quota({ all: limits.argumentBytes, caller: limits.callerArgumentBytes });
+    this.parked = new Parked(limits, parts.clock, dropped);
   }
 
   get isClosed(): boolean {
@@ -245,6 +248,7 @@ export class Runs {
       countActiveTurns(-1);
       // It would keep the whole call in memory until it fires.
       state.expiry?.cancel();
+      run.starts?.cancel();
       run.state = { at: 'ending', resolveGone: state.resolveGone };
     }
     if (this.#unattached.get(run.call.id) === run) this.#unattached.delete(run.call.id);

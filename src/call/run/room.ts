@@ -1,12 +1,6 @@
-/** How many tasks run in this process: of each known caller, and of all who have no name (invariant 14). */
+/** What a call ends with where too many run here (invariant 14). */
 
-import { Quota } from '../../base/quota.ts';
 import { AwaitError } from '../../base/values.ts';
-import type { Limits } from '../limits.ts';
-
-export function taskRoom({ tasks, callerTasks, anonymousTasks }: Limits): Quota {
-  return new Quota({ all: tasks, caller: callerTasks, anonymous: anonymousTasks });
-}
 
 export function noRoom(callId: string): AwaitError {
   return new AwaitError(

@@ -4,7 +4,7 @@ import type { QuotaKey } from '../../base/quota.ts';
 import { AwaitError, type Clock, type JsonObject, memoryOf, type Repeating } from '../../base/values.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
 import { Frame } from '../frame/frame.ts';
-import { type FrameOptions, pastOf, type ReplayFrom } from '../frame/turn.ts';
+import type { FrameOptions, ReplayFrom } from '../frame/turn.ts';
 import type {
   CallRecord,
   Checkpoint,
@@ -171,6 +171,8 @@ export interface Run {
   readonly asked: string[];
   /** How often its server was lost, since something was recorded last. */
   lost?: { readonly times: number; readonly recorded: number };
+  /** Set until the tool of its turn is started. */
+  starts?: Repeating;
   /** Shows others that its turn is being run. */
   heartbeat?: Repeating;
   /** Set while an entry decides whether another process took it over. */
@@ -218,7 +220,9 @@ export function runIn(
 ): Run {
   const { call, journal } = made;
   const instance = route?.(home, call, context, { isKept, isAgain: from !== undefined }) ?? home;
-  const frame = new Frame(call, journal, options, from && { ...from, ...pastOf(call) });
+  // What outlasts a request reads its record as a whole: how far the call is is in another log.
+  const past = call.outlasted && ({ isPast: true } as const);
+  const frame = new Frame(call, journal, options, from && { ...from, ...past });
   return newRun({ ...made, frame, instance, isLogged: context.isLogged === true }, bytes);
 }
 

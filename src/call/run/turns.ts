@@ -20,7 +20,7 @@ import { checkGiven, uncheckable } from '../ask/answer.ts';
 import { lackOf, missingCapability } from '../ask/capability.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
-import { isRound } from '../frame/rounds.ts';
+import { isRound, progressOf } from '../frame/rounds.ts';
 import type { Detach, Ending, Lack, Turn } from '../frame/turn.ts';
 import { CANCELLED, type Checkpoint, isContinued, type OpenAsk, type Response } from '../journal/entries.ts';
 import type { Answers } from './answers.ts';
@@ -66,6 +66,8 @@ export interface Begins {
   readonly responses?: unknown;
   /** The request that continues the call; absent for its first turn. */
   readonly request?: Resume | undefined;
+  /** How long until its tool is started, in milliseconds. */
+  readonly pause?: number;
 }
 
 /** A turn that was entered, for the code that ends it. */
@@ -82,12 +84,18 @@ const ERASED: Outcome = { kind: 'responded', response: CANCELLED };
 /** How long before its expiry a live call ends, in milliseconds: its response must be in the store by then. */
 export const LAST_WORDS = 1_000;
 
+/** How much longer each pause before a lost call is run again, after the first, and the longest; in milliseconds. */
+const [PAUSE, LONGEST] = [2_500, 30_000];
+
 /** Entries of a turn that is refused again and again, after which its call ends: each refusal writes two. */
 const MOST_REFUSED = 100;
 
 /** Errors after which the call may go on, here or elsewhere. */
 const isPassing = ({ code }: AwaitError): boolean =>
   code === 'store' || code === 'fenced' || code === 'closed';
+
+/** Whether the same request, or an equal call, may go on with a call that was refused. */
+const isLeft = ({ run, request }: Entered): boolean => request !== undefined || isContinued(run.call.id);
 
 export class Turns {
   readonly #parts: EngineParts;
@@ -105,7 +113,11 @@ export class Turns {
   }
 
   /** Enters a turn. Rejects when its end could not be written. */
-  enter(run: Run, context: RequestContext, { begin, responses, request }: Begins): Promise<Outcome> {
+  enter(
+    run: Run,
+    context: RequestContext,
+    { begin, responses, request, pause = 0 }: Begins,
+  ): Promise<Outcome> {
     const { room } = this.#runs;
     this.#turn.answers.receive(run);
     return new Promise((resolve, reject) => {
@@ -134,10 +146,21 @@ export class Turns {
       const detach = this.#detachOf(run, context, onTask);
       if (!begin) run.instance.refresh(run.frame, factsOf(context));
       run.frame.enter(new RunTurn(this.#turn, run, context, responses, end, detach));
-      if (begin) {
+      const { frame } = run;
+      const start = (): void => {
+        delete run.starts;
         const { method, params, requestId } = run.call;
-        run.instance.call(run.frame, { method, params, id: requestId }, factsOf(context));
-      }
+        if (frame.entered) run.instance.call(frame, { method, params, id: requestId }, factsOf(context));
+      };
+      const wait = (): void => {
+        const { clock } = this.#parts;
+        // If another process may have taken the call over, an entry decides.
+        const due = (): unknown =>
+          run.journal.lapsed ? this.#ownership.holds(run).then(start, wait) : start();
+        if (frame.entered) run.starts = clock.after(pause, due).unref();
+      };
+      if (pause > 0) wait();
+      else if (begin) start();
       if (isTask(run)) onTask();
       else if (detach !== undefined) {
         late = this.#parts.clock.after(run.call.task?.after ?? 0, () => run.frame.detach()).unref();
@@ -272,17 +295,22 @@ export class Turns {
   }
 
   /** The server that ran the tool has ended: replays the call in a new frame, if it may be replayed. */
-  async #runAgain(entered: Entered, { error, isMeant }: Extract<Ending, { kind: 'lost' }>): Promise<Outcome> {
+  async #runAgain(
+    entered: Entered,
+    { error, isMeant }: Omit<Extract<Ending, { kind: 'lost' }>, 'kind'>,
+    isUntaken = false,
+  ): Promise<Outcome> {
     const { run, context, request } = entered;
     if (run.state.at === 'over') return GONE;
     const { replay, limits, frame: options, log } = this.#parts;
     const before = after(run.frame);
-    const recorded = before.completions.length;
+    const recorded = progressOf(before.completions);
     const times = run.lost?.recorded === recorded ? run.lost.times : 0;
     if (replay(run.call, before.completions) === 'never') return this.#broken(entered, replayRefused(before));
-    if (!isMeant && times >= limits.reruns) {
-      // An equal call goes on with it, once there is a server.
-      const stays = isContinued(run.call.id) && this.#hasRoom(entered);
+    // A task that its server did not get waits for it for as long as it lives.
+    if (!isMeant && times >= limits.reruns && !(isUntaken && isTask(run))) {
+      // Its request, or an equal call, goes on with it, once there is a server.
+      const stays = isLeft(entered) && this.#hasRoom(entered);
       return stays ? this.#leave(run, { error: wireError(error) }) : this.#broken(entered, error);
     }
     log('debug', 'a call is run again, since its server is gone', {
@@ -292,7 +320,10 @@ export class Turns {
     run.lost = { times: isMeant ? times : times + 1, recorded };
     this.#parts.count('replayed');
     run.frame = new Frame(run.call, run.journal, options, before);
-    return this.enter(run, context, { begin: true, request });
+    const pause = isMeant ? 0 : Math.min(times * PAUSE, LONGEST);
+    const outcome = this.enter(run, context, { begin: true, request, pause });
+    if (pause > 0 && isTask(run) && this.#runs.isLeaving) void this.#ownership.abandon(run);
+    return outcome;
   }
 
   /**
@@ -313,17 +344,17 @@ export class Turns {
     const becoming = becomingTask(run);
     if (becoming !== undefined) await becoming.catch(() => {});
     if (run.state.at === 'over') return GONE;
-    const isLeft = request !== undefined || isContinued(run.call.id);
+    const stays = isLeft(entered);
     // No client calls a task again, and one that called the tool again would run its earlier rounds a second time.
-    if (isUnpassed(given) && (isTask(run) || !isLeft) && run.frame.fold().completions.some(isRound)) {
+    if (isUnpassed(given) && (isTask(run) || (!stays && run.frame.fold().completions.some(isRound)))) {
       const error = new AwaitError('host-gone', 'the server that runs this call cannot be reached');
-      return this.#runAgain(entered, { kind: 'lost', error, isMeant: false });
+      return this.#runAgain(entered, { error, isMeant: false }, true);
     }
     if (isTask(run)) return this.#finishTask(run, given, context);
     // A request that came again for a call that outlasts it says only what that call was refused with.
     // One that was not passed on to its server is no outcome of a call that the same request continues, or an equal one.
     const isRefused = isUnpassed(given)
-      ? isLeft
+      ? stays
       : (run.frame.isUnreached || (request && run.call.outlasted)) && this.#parts.isRefusal(given);
     if (isRefused && this.#hasRoom(entered)) return this.#leave(run, given);
     if (wishOf(run, context)?.always) return this.#finishAsTask({ run, context, request }, given);
