@@ -35,6 +35,8 @@ const PAGE = 200;
 const PAGES = 10;
 /** The newest of equal calls, among which those are that are not over: an equal one begins when the one before is. */
 const MOST_EQUAL = 10;
+/** How far back those are looked for whose outcome was not sent: more than ten may have begun at one moment. */
+const FURTHEST = 100;
 
 /** An answer that comes sooner is not a person's, in milliseconds. */
 const AT_ONCE = 1_000;
@@ -159,9 +161,12 @@ export class WaitingCalls {
     const seen = new Map<number, unknown>();
     const last = await this.#lastOf(name, row, seen);
     const ids: string[] = [];
-    for (let nth = Math.max(0, last + 1 - MOST_EQUAL); nth <= last; nth += 1) {
-      const id = seen.get(nth) ?? (await this.#parts.records.get(this.#slot(name, row, nth)));
-      if (typeof id === 'string') ids.push(id);
+    const { records, store } = this.#parts;
+    for (let nth = last; nth >= Math.max(0, last - FURTHEST); nth -= 1) {
+      const id = seen.get(nth) ?? (await records.get(this.#slot(name, row, nth)));
+      if (typeof id !== 'string') continue;
+      ids.unshift(id);
+      if (nth <= last - MOST_EQUAL && (await store.get(sentName(id))) !== undefined) break;
     }
     return ids;
   }

@@ -40,7 +40,7 @@ import { isRefusal } from '../host/refusal.ts';
 import { type Outside, refuseOutside } from '../host/router.ts';
 import { CachingValidator, compilingValidator, evaluatingValidator } from '../host/validator.ts';
 import { Retry } from '../log/retry.ts';
-import { type AuditEvent, auditEvent, auditedAs, auditedEnd } from '../observe/audit.ts';
+import { type AuditEvent, auditEvent, auditedAs } from '../observe/audit.ts';
 import { type Counters, newCounters } from '../observe/counters.ts';
 import { type HeapWatch, watchHeap, watchLoad } from '../observe/load.ts';
 import { withoutIds } from '../observe/redact.ts';
@@ -339,8 +339,9 @@ export function createServices(
     watch: (id) => sweeper?.watch(id),
     called: (call) => audit('called', call),
     ended: (call, outcome) => {
-      const what = auditedEnd(outcome);
-      if (what) audit(what, call);
+      if (outcome.kind === 'gone') audit('cancelled', call);
+      else if (outcome.kind === 'responded')
+        audit('error' in outcome.response ? 'failed' : 'completed', call);
     },
     admit,
     openInstance: async (call, context) => {

@@ -200,7 +200,12 @@ export class LiveInstance implements HostInstance {
         this.#finish(frame, { error: told('limit') });
       } else if (needs !== undefined) {
         this.#between.set(frame, needs);
-        void nextRound(frame, needs).then((next) => this.#attempt(frame, request, next));
+        // It never settles if the call continues elsewhere.
+        void (async () => {
+          const next = await askFor(frame, readNeeds(await frame.endRound(needs)));
+          if (next.inputResponses === undefined) await sleep(systemClock, PAUSE);
+          this.#attempt(frame, request, next);
+        })();
       } else if (taskId !== undefined) {
         // If the server runs the tool as a task of its own, the call ends with that task; its asks are the call's.
         const result = { id, method: 'tasks/result', params: { taskId } };
@@ -463,13 +468,6 @@ interface RoundParams extends JsonObject {
 function needsOf(response: Response): Needs | undefined {
   if (!('result' in response) || response.result.resultType !== 'input_required') return undefined;
   return readNeeds(response.result);
-}
-
-/** Resolves with the params of the next round; never settles if the call continues elsewhere. */
-async function nextRound(frame: Frame, needs: Needs): Promise<RoundParams> {
-  const params = await askFor(frame, readNeeds(await frame.endRound(needs)));
-  if (params.inputResponses === undefined) await sleep(systemClock, PAUSE);
-  return params;
 }
 
 function readNeeds({ inputRequests, requestState }: JsonObject): Needs {

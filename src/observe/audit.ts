@@ -1,6 +1,5 @@
 /** The option `audit`: reports each act on a call with its caller, without any content. */
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
-import type { Outcome } from '../call/ports.ts';
 import { shortText } from './redact.ts';
 
 export interface AuditEvent {
@@ -63,13 +62,6 @@ export function auditedAs(entry: Entry): AuditEvent['what'] | undefined {
 
 /** Longest target, in characters. */
 const MOST = 200;
-
-/** The end of a call of which no entry was written. */
-export function auditedEnd(outcome: Outcome): AuditEvent['what'] | undefined {
-  if (outcome.kind === 'gone') return 'cancelled';
-  if (outcome.kind !== 'responded') return undefined;
-  return 'error' in outcome.response ? 'failed' : 'completed';
-}
 
 export function auditEvent(
   what: AuditEvent['what'],
