@@ -28,6 +28,11 @@ export type NodeRequest = IncomingMessage & {
  */
 const PIPELINED = 16;
 
+/** A connection of `node:http`; its parser is no public name. */
+interface Parsed {
+  readonly parser: { onIncoming: () => number } | null;
+}
+
 /** From this length on, in characters, what may wait for a client is kept outside of V8's heap: many of them would fill it. */
 const LARGE = 16_384;
 const kept = (text: string): string | Buffer => (text.length < LARGE ? text : Buffer.from(text));
@@ -67,7 +72,12 @@ export function toNodeHandler(
     // A POST's body alone is read; Node would keep another one until the reply has ended.
     if (req.method !== 'POST') req.resume();
     const open = begun.get(socket) ?? 0;
-    if (req.httpVersionMajor === 1 && open >= PIPELINED) return void socket.destroy();
+    if (req.httpVersionMajor === 1 && open >= PIPELINED) {
+      // Node makes requests of all that it has read on all connections, and would keep each until its connection ends.
+      const { parser } = socket as Partial<Parsed>;
+      if (parser) parser.onIncoming = () => 0;
+      return void socket.destroy();
+    }
     begun.set(socket, open + 1);
     onEnd(req, res, () => {
       setImmediate(over, socket);

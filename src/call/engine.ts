@@ -38,7 +38,7 @@ import { type Rehearsal, rehearse } from './run/rehearsal.ts';
 import type { Instance, RequestContext } from './run/request-context.ts';
 import { Resumption } from './run/resume.ts';
 import { noRoom, noRoomForCalls } from './run/room.ts';
-import { type EngineParts, keyOf, quotaKeyOf, type Run, runIn, unlessOpen } from './run/run.ts';
+import { type EngineParts, isUnattached, keyOf, quotaKeyOf, type Run, runIn } from './run/run.ts';
 import type { TokenState } from './run/state.ts';
 import { TakeOver, type TakesOver } from './run/take-over.ts';
 import { type Rooms, Turns } from './run/turns.ts';
@@ -411,8 +411,12 @@ export class Engine {
       this.#countError(ended);
       tell(ended);
     };
-    const fail = (thrown: unknown): void =>
-      end(reported(this.#parts, call.id, unlessOpen(run, AwaitError.from(thrown))));
+    const fail = (thrown: unknown): void => {
+      const error = AwaitError.from(thrown);
+      // A failure of the store does not end a call that the store has: it continues where its client comes back.
+      const isOpen = error.code === 'store' && run && isUnattached(run) && run.journal.position >= 0;
+      end(reported(this.#parts, call.id, isOpen ? new AwaitError('closed', error.message, error) : error));
+    };
     begin().then(end, fail);
     if (signal?.aborted) onAbort();
     return {

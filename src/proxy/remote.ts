@@ -261,10 +261,13 @@ export class RemoteLink implements PeerLink {
       typeof code !== 'number' ||
       message.method === 'initialize' ||
       (!message.method && code !== 400);
-    // Its session is unknown to the server, which may have started anew.
-    if (code === 404) this.#events.lost?.(message.id as number, reasonOf(error), { untaken: true });
+    // Its session is unknown to the server, which may have started anew, or it is away for a moment.
+    const untaken = code === 404 || code === 429 || code === 503;
+    const isLost = (untaken || code === 502 || code === 504) && message.method !== 'initialize';
+    if (isLost && this.#unanswered.delete(message.id))
+      this.#events.lost?.(message.id as number, reasonOf(error), { untaken });
     if (isGone) this.kill(reasonOf(error));
-    else this.#refuse(message, `the server refused the request (${code})`);
+    else if (!isLost) this.#refuse(message, `the server refused the request (${code})`);
   }
 
   #ended(reason: string): void {

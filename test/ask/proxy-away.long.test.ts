@@ -7,6 +7,7 @@ import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import {
   CallToolResultSchema,
@@ -237,4 +238,54 @@ describe('a remote server of 2026-07-28 that cannot be reached for a moment', ()
     expect(effects).toEqual(['charge', 'charge', 'ship']);
     await client.close();
   });
+});
+
+describe('a remote server of 2025-11-25 that refuses a call for a moment', () => {
+  it.each([429, 503, 502])(
+    'is called again after replies %i, with the answer that its user gave',
+    async (refused) => {
+      const effects: string[] = [];
+      let status = 0;
+      const behind = createAwaitHandler(
+        () => {
+          const server = new McpServer({ name: 'behind', version: '1' });
+          server.registerTool('order', {}, async () => {
+            const requestedSchema = {
+              type: 'object' as const,
+              properties: { name: { type: 'string' as const } },
+            };
+            const { content } = await server.server.elicitInput({ message: 'Who?', requestedSchema });
+            effects.push('ship');
+            return { content: [{ type: 'text', text: `shipped to ${content?.name}` }] };
+          });
+          return server;
+        },
+        { revisions: ['2025-11-25'], secrets: [SECRET] },
+      );
+      const serve = toNodeHandler(behind);
+      const server = createServer(async (req, res) => {
+        const pieces: Buffer[] = [];
+        for await (const piece of req) pieces.push(piece as Buffer);
+        const text = String(Buffer.concat(pieces));
+        if (status !== 0 && text.includes('tools/call')) return void res.writeHead(status).end('no');
+        await serve(Object.assign(req, text !== '' && { body: JSON.parse(text) }), res);
+      });
+      const url = `${await listen(server)}/mcp`;
+      // It is ended before its ask times out, and the call is run again once the answer is there.
+      const host = remoteHost({ url, upstream: '2025-11-25', replay: 'allow', askTimeout: 2_000 });
+      served = await serveHere(host, { secrets: [SECRET], ask });
+      const call = await callAs('ann', served.url, 'order');
+      const link = linkIn(await call(), served);
+      await sleep(3_000);
+      status = refused;
+      await answer(link);
+      const called = call();
+      await sleep(3_000);
+      status = 0;
+      expect(await called).toContain('shipped to Ada');
+      expect(effects).toEqual(['ship']);
+      await shut(server);
+      await behind.close();
+    },
+  );
 });

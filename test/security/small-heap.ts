@@ -39,6 +39,13 @@ afterEach(async () => {
   if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
 });
 
+/** Does something while the process sleeps: what is sent meanwhile, it finds all at once. */
+export async function whileStopped(act: () => Promise<void>): Promise<void> {
+  child.kill('SIGSTOP');
+  await act();
+  child.kill('SIGCONT');
+}
+
 /** The process lives, and serves another client. */
 export async function lives(headers: Readonly<Record<string, string>> = {}): Promise<void> {
   expect([child.exitCode, child.signalCode]).toEqual([null, null]);

@@ -1,5 +1,5 @@
 /** A tool's ask, and the form in which it goes out. */
-import { AwaitError, defined } from '../../base/values.ts';
+import { defined } from '../../base/values.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 import type { Question } from './place.ts';
 import type { AskAttempt } from './recording.ts';
@@ -56,11 +56,4 @@ export function openAskOf(
     ...defined({ drift }),
     ...(raw && { raw }),
   };
-}
-
-export function askInStep(method: string, stepPath: string): AwaitError {
-  return new AwaitError(
-    'ask-in-step',
-    `step '${stepPath}' asks its user (${method}): a step cannot wait for an answer. Ask before it.`,
-  );
 }

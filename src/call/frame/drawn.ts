@@ -18,7 +18,6 @@
  * which no step's name can; it is exempt from divergence, and one that still runs when its tool is done ends
  * unrecorded.
  */
-import { AwaitError } from '../../base/values.ts';
 import { appendDrawn, type DrawnValue, type DrawnValues } from '../journal/drawn.ts';
 import type { Completion } from '../journal/entries.ts';
 
@@ -157,9 +156,4 @@ class Places {
 
 function isJoined(branch: string): boolean {
   return !branch.startsWith('[]');
-}
-
-export function drewTooMuch(callId: string): AwaitError {
-  const message = `call ${callId} drew more from Date, Math.random and randomUUID than its journal may hold; draw less, or inside of a step, or raise limits.journalBytes`;
-  return new AwaitError('limit', message);
 }

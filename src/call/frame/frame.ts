@@ -17,10 +17,10 @@ import {
   type Response,
 } from '../journal/entries.ts';
 import { LIMITS } from '../limits.ts';
-import { askAttempt, askInStep } from './asks.ts';
+import { askAttempt } from './asks.ts';
 import { type CallContext, runOutsideContext } from './context.ts';
 import type { FrameCore } from './core.ts';
-import { Drawn, drewTooMuch, isOnce, isShed } from './drawn.ts';
+import { Drawn, isOnce, isShed } from './drawn.ts';
 import { diverged } from './drift.ts';
 import { Gate } from './gate.ts';
 import { OpenAsks } from './open-asks.ts';
@@ -265,7 +265,10 @@ export class Frame {
 
   /** The tool asks. The promise settles when the answer is released, and never when the frame is dropped. */
   ask(method: string, params: unknown, options: AskOptions, stepPath?: string): Promise<Response> {
-    if (stepPath !== undefined) return Promise.reject(askInStep(method, stepPath));
+    if (stepPath !== undefined) {
+      const why = `step '${stepPath}' asks its user (${method}): a step cannot wait for an answer. Ask before it.`;
+      return Promise.reject(new AwaitError('ask-in-step', why));
+    }
     if (options.inContext) this.options.asked?.(this, this.call);
     return this.askAs(questionOf(method, params), options);
   }
@@ -550,7 +553,8 @@ export class Frame {
     const { turn } = this.#gate;
     if (turn === undefined) return;
     if (this.#drawn.isFull) {
-      this.#end({ kind: 'broken', error: drewTooMuch(this.call.id) });
+      const why = `call ${this.call.id} drew more from Date, Math.random and randomUUID than its journal may hold; draw less, or inside of a step, or raise limits.journalBytes`;
+      this.#end({ kind: 'broken', error: new AwaitError('limit', why) });
       return;
     }
     if (this.#isLastTurn(turn)) {

@@ -1,7 +1,7 @@
 /** The parts of the engine, and its state of a call in this process. */
 
 import type { QuotaKey } from '../../base/quota.ts';
-import { AwaitError, type Clock, type JsonObject, memoryOf, type Repeating } from '../../base/values.ts';
+import { type Clock, type JsonObject, memoryOf, type Repeating } from '../../base/values.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
 import { Frame } from '../frame/frame.ts';
 import type { FrameOptions, ReplayFrom } from '../frame/turn.ts';
@@ -240,13 +240,6 @@ export function stopHeartbeat(run: Run): void {
 /** Whether a call continues without its request. */
 export function isUnattached({ held }: Run): boolean {
   return held.by !== 'request';
-}
-
-/** A failure of the store does not end a call that the store has: it continues where its client comes back. */
-export function unlessOpen(run: Run | undefined, error: AwaitError): AwaitError {
-  if (error.code !== 'store' || run === undefined || !isUnattached(run) || run.journal.position < 0)
-    return error;
-  return new AwaitError('closed', error.message, error);
 }
 
 export function isTask({ held }: Run): boolean {

@@ -15,13 +15,13 @@ import { WebSocketServer } from 'ws';
 import { Quota } from '../../base/quota.ts';
 import { defined, type JsonObject, optionError } from '../../base/values.ts';
 import { LIMITS } from '../../call/limits.ts';
-import { isLoopback } from '../http/address.ts';
+import { countedAddress, isLoopback } from '../http/address.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { Reply, SentReply } from '../http/exchange.ts';
 import { refusalOf } from '../http/refused.ts';
 import { inboundOf, type PipeSource } from '../pipe/exchange.ts';
 import { MAX_CHUNKS, MAX_FRAGMENTS } from './receiving.ts';
-import { type Authenticate, type Serves, serveSocket, takerOfSource } from './socket.ts';
+import { type Authenticate, type Serves, serveSocket } from './socket.ts';
 
 /** The options of `mountWebSocket` and `createWebSocket`. */
 export interface WebSocketOptions {
@@ -151,7 +151,7 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
     }
     if (socket.destroyed) return undefined;
     const own = { ...source, ...defined({ authInfo }) };
-    const quotaKey = takerOfSource(handler, own);
+    const quotaKey = { principal: handler.nameOf(authInfo), address: countedAddress(source) };
     if (!room.has(quotaKey)) return refuse(socket, 503, 'Too many connections');
     room.hold(socket, quotaKey);
     socket.once('close', () => {

@@ -8,7 +8,6 @@ import type { WebSocket } from 'ws';
 import type { QuotaKey } from '../../base/quota.ts';
 import { type JsonObject, LONG, LoopTurns, shareOf, systemClock, within } from '../../base/values.ts';
 import type { AwaitHandler } from '../../handler/await-handler.ts';
-import { countedAddress } from '../http/address.ts';
 import { MAX_UNSENT } from '../http/exchange.ts';
 import { onExpiry } from '../http/expiry.ts';
 import { refusalOf } from '../http/refused.ts';
@@ -49,10 +48,6 @@ const TRY_AGAIN = 1013;
 /** Application codes are from 4000 on (RFC 6455, section 7.4.2). */
 const UNAUTHORIZED = 4401;
 const NO_SESSION = 4404;
-
-export function takerOfSource({ nameOf }: Serves, { authInfo, ...source }: PipeSource): QuotaKey {
-  return { principal: nameOf(authInfo), address: countedAddress(source) };
-}
 
 /**
  * @returns closes the socket once each message that came has its reply; after `CLOSING` it reads no more, since some
