@@ -149,6 +149,7 @@ describe('one that takes no answers is ended where those fill the memory of serv
 async function linked(server: Server, most: number, held: number) {
   const heard: unknown[] = [];
   const ended: string[] = [];
+  const lost: unknown[] = [];
   const link = new RemoteLink(
     { url: await listen(server) },
     (response, reading) => boundedResponse(response, most, reading),
@@ -156,6 +157,7 @@ async function linked(server: Server, most: number, held: number) {
     {
       message: ({ id, method }) => void heard.push(method ?? id),
       ended: (reason) => void ended.push(reason),
+      lost: (id, _reason, how) => void lost.push([id, how?.untaken]),
     },
   );
   link.send({ jsonrpc: '2.0', id: 1, method: 'initialize', params: {} });
@@ -165,7 +167,7 @@ async function linked(server: Server, most: number, held: number) {
     server.closeAllConnections();
     await shut(server);
   };
-  return { link, heard, ended, close };
+  return { link, heard, ended, lost, close };
 }
 
 describe('what a GET returns that is no event stream', () => {
@@ -253,13 +255,20 @@ describe('a remote server in front of which a balancer stands', () => {
     await close();
   });
 
-  it('gets a request no second time, which it may have taken', async () => {
-    const { link, bodies, heard, close } = await balanced(
-      (body) => (body.includes('tools/call') ? 502 : undefined),
+  // Whether its call may run again says the rule of its proxy, by whether the server may have taken it.
+  it.each([
+    [502, false],
+    [504, false],
+    [429, true],
+    [503, true],
+  ])('gets a request no second time that was refused with %i', async (status, untaken) => {
+    const { link, bodies, lost, ended, close } = await balanced(
+      (body) => (body.includes('tools/call') ? status : undefined),
       () => {},
     );
     link.send(call(2));
-    await expect.poll(() => heard).toContain(2);
+    await expect.poll(() => lost).toEqual([[2, untaken]]);
+    expect(ended).toEqual([]);
     expect(bodies.filter((body) => body.includes('tools/call'))).toHaveLength(1);
     await close();
   });
