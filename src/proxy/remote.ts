@@ -263,11 +263,11 @@ export class RemoteLink implements PeerLink {
       (!message.method && code !== 400);
     // Its session is unknown to the server, which may have started anew, or it is away for a moment.
     const untaken = code === 404 || code === 429 || code === 503;
-    const isLost = (untaken || code === 502 || code === 504) && message.method !== 'initialize';
-    if (isLost && this.#unanswered.delete(message.id))
+    const isAway = (untaken || code === 502 || code === 504) && message.method !== 'initialize';
+    if (isAway && this.#unanswered.delete(message.id))
       this.#events.lost?.(message.id as number, reasonOf(error), { untaken });
     if (isGone) this.kill(reasonOf(error));
-    else if (!isLost) this.#refuse(message, `the server refused the request (${code})`);
+    else if (!isAway) this.#refuse(message, `the server refused the request (${code})`);
   }
 
   #ended(reason: string): void {

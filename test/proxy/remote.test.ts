@@ -255,7 +255,7 @@ describe('a remote server in front of which a balancer stands', () => {
     await close();
   });
 
-  // Whether its call may run again says the rule of its proxy, by whether the server may have taken it.
+  // The proxy's replay rule decides whether the call runs again, by whether the server may have taken the request.
   it.each([
     [502, false],
     [504, false],

@@ -64,7 +64,7 @@ export function isRound(done: Completion): boolean {
   return done.kind === 'step' && done.path.startsWith(ROUND);
 }
 
-/** How far a call has come: notes of what was sent are no progress. */
+/** How many answers, steps and rounds a call has recorded, without what the proxy noted of its requests to the server. */
 export function progressOf(completions: readonly Completion[]): number {
   return completions.filter((done) => done.kind !== 'step' || isRound(done) || !isOnce(done.path)).length;
 }
