@@ -128,7 +128,9 @@ function sdkSide(
   const take = (block: string): boolean => {
     const message = messageIn(block);
     if (message?.method === ACKNOWLEDGED && over === undefined) {
-      const keepsUp = writer.write(sseMessage(withIds(message, taskIds)));
+      const params = objectOf(message.params);
+      const notifications = { ...objectOf(params.notifications), taskIds };
+      const keepsUp = writer.write(sseMessage({ ...message, params: { ...params, notifications } }));
       over = onTold();
       return keepsUp;
     }
@@ -168,10 +170,4 @@ function messageIn(block: string): JsonObject | undefined {
   if (data === undefined) return undefined;
   const message: unknown = JSON.parse(data);
   return isObject(message) ? message : undefined;
-}
-
-function withIds(message: JsonObject, taskIds: readonly string[]): JsonObject {
-  const params = objectOf(message.params);
-  const notifications = objectOf(params.notifications);
-  return { ...message, params: { ...params, notifications: { ...notifications, taskIds } } };
 }

@@ -433,6 +433,7 @@ export class Engine {
    * Continues a suspended call.
    * @param responses the client's `inputResponses`, unchecked
    * @param errors asks that the client answered by a JSON-RPC error, by key
+   * @param found called once it is known which call that is
    * @throws nothing: an error becomes an outcome with a fixed sentence
    */
   resume(
@@ -441,8 +442,13 @@ export class Engine {
     responses: unknown,
     context: RequestContext,
     errors?: ErrorAnswers,
+    found?: (callId: string) => void,
   ): Promise<Outcome> {
-    const open = (): Promise<TokenState> => this.#parts.tokens.open(token, binding);
+    const open = async (): Promise<TokenState> => {
+      const state = await this.#parts.tokens.open(token, binding);
+      found?.(state.callId);
+      return state;
+    };
     return this.#resume(open, { token, binding, responses, ...defined({ errors }) }, context);
   }
 

@@ -238,7 +238,12 @@ const stands = new WeakMap<object, object>();
 function standOf(adapter: Adapter): object {
   const known = stands.get(adapter);
   if (known !== undefined) return known;
-  const stern = sternOf(adapter);
+  // Its failures are thrown, and a table's operations go together: @keyv/redis turns failures into `undefined`, unless
+  // this flag is set.
+  const stern: Adapter =
+    adapter instanceof Map
+      ? adapter
+      : (tableOf(adapter) ?? Object.create(adapter, { _throwOnErrors: { value: true } }));
   const methods: Record<string, (this: Stand, ...args: never[]) => unknown> = {
     get(fullKey: string) {
       return watch(this, () => stern.get(fullKey));
@@ -279,13 +284,6 @@ function watch(stand: Stand, act: () => unknown): unknown {
   } catch (error) {
     return fail(error);
   }
-}
-
-/** The adapter as it is used here: its failures are thrown, and a table's operations go together. */
-function sternOf(adapter: Adapter): Adapter {
-  if (adapter instanceof Map) return adapter;
-  // @keyv/redis turns its failures into `undefined`, unless this flag is set.
-  return tableOf(adapter) ?? Object.create(adapter, { _throwOnErrors: { value: true } });
 }
 
 /** The members of a Keyv that decide where its records go; Keyv 5 reads them in `opts`. */

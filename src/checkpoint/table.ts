@@ -43,8 +43,11 @@ const tables = new WeakMap<object, SqlTable>();
 export function tableOf(adapter: object): SqlTable | undefined {
   const known = tables.get(adapter);
   if (known !== undefined || !isSql(adapter)) return known;
-  const dialect = dialectOf(adapter);
-  if (dialect === undefined) return undefined;
+  const { opts } = adapter;
+  // @keyv/sqlite 4 has no `dialect` after construction; it is recognized by the file in its `opts`.
+  const isSqlite = opts?.dialect === 'sqlite' || (opts !== undefined && 'db' in opts);
+  const dialect = isSqlite ? 'sqlite' : opts?.dialect;
+  if (dialect !== 'sqlite' && dialect !== 'postgres') return undefined;
   const table = open(adapter, dialect);
   tables.set(adapter, table);
   return table;
@@ -52,12 +55,6 @@ export function tableOf(adapter: object): SqlTable | undefined {
 
 function isSql(adapter: object): adapter is SqlAdapter {
   return 'query' in adapter && typeof adapter.query === 'function' && !('capabilities' in adapter);
-}
-
-function dialectOf({ opts }: SqlAdapter): SqlDialect | undefined {
-  if (opts?.dialect === 'postgres') return 'postgres';
-  // @keyv/sqlite 4 has no `dialect` after construction; it is recognized by the file in its `opts`.
-  return opts?.dialect === 'sqlite' || (opts !== undefined && 'db' in opts) ? 'sqlite' : undefined;
 }
 
 function open(adapter: SqlAdapter, dialect: SqlDialect): SqlTable {

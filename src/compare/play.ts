@@ -3,7 +3,6 @@
 import type { Revision } from '../../compat/revisions.ts';
 import { AwaitError, defined, isObject, type JsonObject, optionError } from '../base/values.ts';
 import { speakerOf } from './clients.ts';
-import type { PlayedCaller } from './player.ts';
 import { type Ask, DEFAULT_CAPABILITIES, requestOf, type Scenario, titleOf } from './scenario.ts';
 import type { LogLine } from './site.ts';
 import type { SeenEffect, Stage } from './stage.ts';
@@ -80,7 +79,12 @@ export async function play(performed: Performance): Promise<Column> {
   };
   await performed.beforeStep?.(0);
   wire.isLost = () => stage.isLost;
-  const player = await stage.connected(revision, open(wire.url, identityOf(performed), onAsk));
+  const caller = {
+    name: 'side-by-side',
+    capabilities: scenario.client?.capabilities ?? DEFAULT_CAPABILITIES,
+    ...defined({ token: performed.token }),
+  };
+  const player = await stage.connected(revision, open(wire.url, caller, onAsk));
   let tools: readonly string[] | undefined;
   stage.store.takeSteps();
   stage.takeEffects();
@@ -136,14 +140,6 @@ export async function play(performed: Performance): Promise<Column> {
     await player.close().catch(() => {});
   }
   return { name, revision, client, steps, messages: wire.messages, ...defined({ tools }) };
-}
-
-function identityOf({ scenario, token }: Performance): PlayedCaller {
-  return {
-    name: 'side-by-side',
-    capabilities: scenario.client?.capabilities ?? DEFAULT_CAPABILITIES,
-    ...defined({ token }),
-  };
 }
 
 /** Whether a step ended with an error, or with a result that says so. */

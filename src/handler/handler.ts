@@ -1,7 +1,7 @@
 /** The one handler over all revisions: who is it, which revision does it speak, and off it goes. */
 import { isLater, later } from '../../compat/failure.ts';
 import { quotaKeyOf } from '../../compat/quota-key.ts';
-import type { Edge, RevisionRow } from '../../compat/revision.ts';
+import type { Edge } from '../../compat/revision.ts';
 import { KNOWN, type Revision, TABLE } from '../../compat/revisions.ts';
 import { FORM_BYTES } from '../ask/serve.ts';
 import { Quota, type QuotaKey } from '../base/quota.ts';
@@ -286,7 +286,13 @@ function createHandler(
 
   return {
     serve,
-    check: () => checkFactory(factory, erasOf(served)),
+    check: () => {
+      // A revision of each era, since servers are alike within an era; with one era, its revision twice.
+      const eras = ['modern', 'legacy']
+        .flatMap((era) => served.find((one) => one.era === era) ?? [])
+        .map(({ era, name: revision }) => ({ era, revision }));
+      return checkFactory(factory, eras.length === 1 ? [...eras, ...eras] : eras);
+    },
     fetch: fetchOver(serve),
     leave,
     close: once(async () => {
@@ -338,14 +344,6 @@ function once<Args extends unknown[]>(
     running ??= run(...args);
     return running;
   };
-}
-
-/** A revision of each era, since servers are alike within an era; with one era, its revision twice. */
-function erasOf(served: readonly RevisionRow[]): Pick<FactoryContext, 'era' | 'revision'>[] {
-  const eras = ['modern', 'legacy']
-    .flatMap((era) => served.find((one) => one.era === era) ?? [])
-    .map(({ era, name: revision }) => ({ era, revision }));
-  return eras.length === 1 ? [...eras, ...eras] : eras;
 }
 
 /** The edge that a GET or a DELETE is for, if any takes one. */

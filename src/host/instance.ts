@@ -364,7 +364,11 @@ export class LiveInstance implements HostInstance {
       ...defined({ frame }),
       method: request.method,
       params: request.params,
-      settle: (response) => settle(withoutOddUrls(response)),
+      settle: (response) => {
+        // A -32042 that sends its client to a URL which is none of the web's does not reach it, on any revision.
+        const isOdd = 'error' in response && namesOddUrl(response.error);
+        settle(isOdd ? { error: { code: -32603, message: `Internal error: ${ODD_URL}` } } : response);
+      },
       progress: { known: progressTokenOf(request.params), wanted: context.progressToken },
       auth: { ...context.authInfo },
     };
@@ -410,12 +414,6 @@ function dropParked(frame: Frame): void {
   };
   if (frame.busy) void frame.settled().then(drop);
   else drop();
-}
-
-/** A -32042 that sends its client to a URL which is none of the web's does not reach it, on any revision. */
-function withoutOddUrls(response: Response): Response {
-  if (!('error' in response) || !namesOddUrl(response.error)) return response;
-  return { error: { code: -32603, message: `Internal error: ${ODD_URL}` } };
 }
 
 /** Few bytes for an id that its client chose. */

@@ -18,7 +18,12 @@ export function patchFetch(): void {
     if (once === undefined) return real(input, init);
     const method = (init?.method ?? (input instanceof Request ? input.method : 'GET')).toUpperCase();
     const url = input instanceof Request ? input.url : String(input);
-    const place = { site: siteOf(method, url, init?.body), branch: branchOf(fetch) };
+    const body = init?.body;
+    const text = typeof body === 'string' || body instanceof URLSearchParams ? String(body) : bytesOf(body);
+    const host = URL.canParse(url) ? new URL(url).host : '';
+    // A digest, for its secrets, of all parts that can be read without consuming them.
+    const site = `fetch ${method} ${host} ~${short(`${method}\n${url}\n${text}`)}`;
+    const place = { site, branch: branchOf(fetch) };
     return recorded(once, place, method, () => real(input, init));
   };
 }
@@ -51,13 +56,6 @@ async function recorded(
     'fetch-not-kept',
     `the response to ${place.site} was a stream, or too long for the journal. Put it into a step.`,
   );
-}
-
-/** The identity of a request: a digest, for its secrets, of all parts that can be read without consuming them. */
-function siteOf(method: string, url: string, body: unknown): string {
-  const text = typeof body === 'string' || body instanceof URLSearchParams ? String(body) : bytesOf(body);
-  const host = URL.canParse(url) ? new URL(url).host : '';
-  return `fetch ${method} ${host} ~${short(`${method}\n${url}\n${text}`)}`;
 }
 
 function bytesOf(body: unknown): string {

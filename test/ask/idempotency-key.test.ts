@@ -448,7 +448,7 @@ it.skipIf(REDIS.down)('gets the outcome of the process that took its call over',
   // Its store is away for longer than a lease: another process goes on.
   await proxy.cut();
   const second = post(quick.url, call);
-  await expect.poll(() => gates.has(what), { timeout: 10_000 }).toBe(true);
+  await expect.poll(() => gates.has(what)).toBe(true);
   await proxy.mend();
   release?.();
   gates.get(what)?.();

@@ -52,7 +52,7 @@ describe('a server that cannot be reached for a moment', () => {
     await answer(link);
     await expect(call()).rejects.toThrow(new RegExp(GONE, 'i'));
     rmSync(flag);
-    await expect.poll(() => call().catch(String), { timeout: 20_000 }).toBe('Hello Ada');
+    await expect.poll(() => call().catch(String)).toBe('Hello Ada');
   });
 
   it('is called once it can be, where the first request of a key could not reach it', async () => {
@@ -60,7 +60,7 @@ describe('a server that cannot be reached for a moment', () => {
     goes();
     await expect(call()).rejects.toThrow(new RegExp(GONE, 'i'));
     rmSync(flag);
-    await expect.poll(() => call().catch(String), { timeout: 20_000 }).toMatch(/^NOT DONE YET/);
+    await expect.poll(() => call().catch(String)).toMatch(/^NOT DONE YET/);
   });
 });
 
@@ -204,8 +204,9 @@ describe('a remote server of 2026-07-28 that cannot be reached for a moment', ()
     const { taskId } = task;
     const result = client.request({ method: 'tasks/result', params: { taskId } }, CallToolResultSchema);
     await sleep(12_000);
-    expect(refusals).toBeGreaterThan(2);
-    expect(refusals).toBeLessThan(6);
+    // A loop without pauses would ask some hundreds of times.
+    expect(refusals).toBeLessThan(12);
+    await expect.poll(() => refusals).toBeGreaterThan(2);
     status = 0;
     expect((await result).content).toMatchObject([{ text: 'shipped to Ada, charged' }]);
     expect(effects).toEqual(['charge', 'ship']);

@@ -81,9 +81,7 @@ describe('a task of 2026-07-28 whose client does not answer', () => {
         .toBe(303);
     }
     await expect
-      .poll(async () => JSON.stringify(await request(one, 'tasks/get', { taskId }, FORMS)), {
-        timeout: 20_000,
-      })
+      .poll(async () => JSON.stringify(await request(one, 'tasks/get', { taskId }, FORMS)))
       .toContain(text);
   });
 });

@@ -25,7 +25,7 @@ function run(...args: string[]) {
   const { stdout, stderr, status } = spawnSync(process.execPath, [CLI, ...args], {
     encoding: 'utf8',
     env,
-    timeout: 20_000,
+    timeout: 60_000,
   });
   return { stdout, stderr, status };
 }

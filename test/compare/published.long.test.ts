@@ -53,7 +53,7 @@ it('@modelcontextprotocol/server-everything: one of its tools needs tasks, and s
     },
   ]);
   expect(compare(server, '--scenario', scenario, ...TWO, '--against', transcript)).toEqual(once);
-}, 240_000);
+});
 
 it('@modelcontextprotocol/server-everything as a command: the same on both', () => {
   const scenario = join(scratch(), 'scenario.yaml');
@@ -67,7 +67,7 @@ it('@modelcontextprotocol/server-everything as a command: the same on both', () 
   const found = compare('--scenario', scenario, '--no-callers', ...TWO, ...command);
   // It asks for roots a moment after it starts: on 2026-07-28 only a call that is in work by then can pass that on.
   expect(found.filter(({ text }) => !text.includes('never asks for roots'))).toEqual([]);
-}, 240_000);
+});
 
 it('@playwright/mcp: the same on both', () => {
   const scenario = join(scratch(), 'scenario.yaml');
@@ -76,4 +76,4 @@ it('@playwright/mcp: the same on both', () => {
     'steps: [{ list: tools }, { call: browser_close }, { call: browser_snapshot }, { list: tools }]\n',
   );
   expect(compare('test/fixtures/playwright.mjs', '--scenario', scenario, ...TWO)).toEqual([]);
-}, 240_000);
+});

@@ -136,5 +136,5 @@ describe('toSurviveRestarts', () => {
     expect(await failure('mail_sync-afterwards')).toMatch(
       /^≠ step 1 \(mail_sync-afterwards\), on 2026-07-28 crash .*: effect: mail_sync-afterwards wrote a file \(effect-server\.ts:\d+\) outside of a step; it ran 2 times in one call/,
     );
-  }, 240_000);
+  });
 });

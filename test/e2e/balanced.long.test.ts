@@ -84,7 +84,7 @@ describe.skipIf(REDIS.down)('the examples, through a balancer over three process
       await Promise.all(Array.from({ length: AT_ONCE }, worker));
       expect(differ).toEqual([]);
       await Promise.all(clients.map((client) => client.close()));
-    }, 180_000);
+    });
   }
 });
 

@@ -197,5 +197,5 @@ describe.each(some(wires))('$name', ({ path }) => {
       client.close();
     });
     await fc.assert(property, { numRuns: 8, endOnFailure: true });
-  }, 240_000);
+  });
 });

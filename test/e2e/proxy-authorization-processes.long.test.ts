@@ -130,6 +130,6 @@ it('a task whose process is killed gets no other token, and ends with an error',
     });
     return message.result?.status ?? message;
   };
-  await expect.poll(get, { timeout: 30_000 }).toBe('failed');
+  await expect.poll(get).toBe('failed');
   expect(tokensOf(two)).toEqual(new Set([ann]));
 });

@@ -90,6 +90,16 @@ for (const kind of KINDS) {
       await expect.poll(() => effectsIn(effects).slice(before)).toEqual(['aborted']);
     });
 
+    it('have all notifications of a turn that goes on in the process of its frame', async () => {
+      const session = await start();
+      for (let time = 0; time < 5; time += 1) {
+        const first = await session.post(0, call('lingers'));
+        const second = await goOn(session, first, 1);
+        await second.next(({ id }) => id === 7);
+        expect(second.text).toContain('between');
+      }
+    });
+
     it('are one stream for a client that sends its answers again, after a notification', async () => {
       const session = await start();
       const first = await session.post(0, call('lingers'));

@@ -107,7 +107,7 @@ it('an HTTP+SSE server that names no endpoint is left as well', async () => {
   link.send({ jsonrpc: '2.0', id: 1, method: 'initialize', params: {} });
   await expect.poll(() => open).toBe(1);
   link.kill();
-  await expect.poll(() => open, { timeout: 5_000 }).toBe(0);
+  await expect.poll(() => open).toBe(0);
   await shut(server);
 });
 
@@ -204,7 +204,7 @@ describe('what a GET returns that is no event stream', () => {
   it('is not the rest of a reply: its call is lost', async () => {
     const { link, heard, ended, close } = await connected();
     link.send({ jsonrpc: '2.0', id: 2, method: 'tools/call', params: { name: 'x' } });
-    await expect.poll(() => ended, { timeout: 10_000 }).toEqual(['a reply of it ended without the response']);
+    await expect.poll(() => ended).toEqual(['a reply of it ended without the response']);
     expect(heard).toEqual([1]);
     await close();
   });
@@ -318,7 +318,7 @@ describe('a remote server in front of which a balancer stands', () => {
         (res, id) => void res.write(what.repeat(many) + event({ id, result: {} })),
       );
       link.send(call(2));
-      await expect.poll(() => heard, { timeout: 20_000 }).toContain(2);
+      await expect.poll(() => heard).toContain(2);
       order.push(what);
       expect(ended).toEqual([]);
       await close();

@@ -104,19 +104,15 @@ describe('a stranger with large records in a shared store', () => {
     ['replies of 4 MB', {}, false],
     ['replies of 4 MB, and reads them', {}, true],
     ['replies to calls of 4 MB', { text }, false],
-  ])(
-    'resumes %s',
-    async (_what, args, isRead) => {
-      const peer = await inSession(url, '2025-11-25');
-      const ids: string[] = [];
-      for (let id = 0; id < 4; id += 1) {
-        const reply = await peer.send(call(id, 'late', args));
-        ids.push(firstId(await reply.text()));
-      }
-      await resumes(peer, ids, isRead);
-    },
-    120_000,
-  );
+  ])('resumes %s', async (_what, args, isRead) => {
+    const peer = await inSession(url, '2025-11-25');
+    const ids: string[] = [];
+    for (let id = 0; id < 4; id += 1) {
+      const reply = await peer.send(call(id, 'late', args));
+      ids.push(firstId(await reply.text()));
+    }
+    await resumes(peer, ids, isRead);
+  });
 
   it('resumes replies to waiting calls of 4 MB', async () => {
     const peer = await inSession(url, '2025-11-25');
@@ -127,7 +123,7 @@ describe('a stranger with large records in a shared store', () => {
       ids.push(firstId(stream.text));
     }
     await resumes(peer, ids);
-  }, 120_000);
+  });
 
   it('resumes a stream of HTTP+SSE with ten replies of 4 MB, and a call in it that is none', async () => {
     const events = await fetch(url.replace('/mcp', '/sse'), { headers: { accept: 'text/event-stream' } });
@@ -137,39 +133,33 @@ describe('a stranger with large records in a shared store', () => {
     await peer.post(initialize('2024-11-05'));
     for (let id = 0; id < 10; id += 1) {
       await peer.post(call(id, 'large'));
-      await expect
-        .poll(() => reader.messages.some((message) => message.id === id), { timeout: 10_000 })
-        .toBe(true);
+      await expect.poll(() => reader.messages.some((message) => message.id === id)).toBe(true);
     }
     const [, stream = ''] = /^(.+?)_\d+(~|$)/.exec(reader.last) ?? [];
     const none = `${stream.slice(0, stream.indexOf('.'))}.${'a'.repeat(22)}`;
     const headers = { accept: 'text/event-stream', 'last-event-id': `${stream}_1~${none}_1` };
     await flood(() => unread('GET /sse', headers));
-  }, 120_000);
+  });
 
   // Those that wait as it ends have their replies in streams by then.
-  it.each([['large'], ['late']])(
-    'asks for the results of tasks of 4 MB of the tool %s',
-    async (tool) => {
-      const peer = await inSession(url, '2025-11-25');
-      const headers = { ...HEADERS, ...peer.headers };
-      const begun = Array.from({ length: 4 }, (_, id) => {
-        const request = call(id, tool, { text });
-        return peer.post({ ...request, params: { ...request.params, task: {} } });
-      });
-      const ids = (await Promise.all(begun)).map((reply) => /"taskId":"([^"]+)"/.exec(reply.text)?.[1] ?? '');
-      expect(ids.every((id) => id !== '')).toBe(true);
-      await flood((nth) => {
-        const params = { taskId: ids[nth % 4] };
-        return unread(
-          'POST /mcp',
-          headers,
-          JSON.stringify({ jsonrpc: '2.0', id: nth + 10, method: 'tasks/result', params }),
-        );
-      });
-    },
-    120_000,
-  );
+  it.each([['large'], ['late']])('asks for the results of tasks of 4 MB of the tool %s', async (tool) => {
+    const peer = await inSession(url, '2025-11-25');
+    const headers = { ...HEADERS, ...peer.headers };
+    const begun = Array.from({ length: 4 }, (_, id) => {
+      const request = call(id, tool, { text });
+      return peer.post({ ...request, params: { ...request.params, task: {} } });
+    });
+    const ids = (await Promise.all(begun)).map((reply) => /"taskId":"([^"]+)"/.exec(reply.text)?.[1] ?? '');
+    expect(ids.every((id) => id !== '')).toBe(true);
+    await flood((nth) => {
+      const params = { taskId: ids[nth % 4] };
+      return unread(
+        'POST /mcp',
+        headers,
+        JSON.stringify({ jsonrpc: '2.0', id: nth + 10, method: 'tasks/result', params }),
+      );
+    });
+  });
 
   it('goes on from old states behind answers of 900 KB', async () => {
     const replies: { state: string | undefined; responses: object }[] = [];
@@ -182,7 +172,7 @@ describe('a stranger with large records in a shared store', () => {
       replies.push(nth % 2 === 0 ? first : second);
     }
     await flood((nth) => post(url, { tool: 'twice', ...replies[nth % 8] }));
-  }, 120_000);
+  });
 
   it('goes on with other answers from an old state of a call that was suspended fifty times since, with 900 KB each', async () => {
     let asked = await post(url, { tool: 'often' });
@@ -200,7 +190,7 @@ describe('a stranger with large records in a shared store', () => {
     await flood((nth) =>
       post(url, { tool: 'often', state: old.state, responses: accept(old.keys, { text: `other ${nth}` }) }),
     );
-  }, 120_000);
+  });
 });
 
 describe('a stranger whose large results come in one moment', () => {
@@ -212,15 +202,11 @@ describe('a stranger whose large results come in one moment', () => {
     ['resources', 'resources/read', { uri: 'large://text' }],
   ];
 
-  it.each(requests)(
-    'sends %s',
-    async (_what, method, params) => {
-      const peers = await Promise.all(Array.from({ length: 10 }, () => inSession(url, '2025-11-25')));
-      await flood(async (id) => {
-        const headers = { ...HEADERS, ...peers[id % peers.length]?.headers };
-        await unread('POST /mcp', headers, JSON.stringify({ jsonrpc: '2.0', id, method, params }));
-      }, true);
-    },
-    120_000,
-  );
+  it.each(requests)('sends %s', async (_what, method, params) => {
+    const peers = await Promise.all(Array.from({ length: 10 }, () => inSession(url, '2025-11-25')));
+    await flood(async (id) => {
+      const headers = { ...HEADERS, ...peers[id % peers.length]?.headers };
+      await unread('POST /mcp', headers, JSON.stringify({ jsonrpc: '2.0', id, method, params }));
+    }, true);
+  });
 });

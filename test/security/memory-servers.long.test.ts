@@ -38,7 +38,7 @@ describe('a stranger, while the store is down,', () => {
     }
     // Refused at once, and not after the three leases that an answer waits for the store.
     await expect.poll(() => refused).toBeGreaterThan(90);
-  }, 180_000);
+  });
 
   it('sends 100 answers of 4 MB on a WebSocket', async () => {
     const { socket } = await webSocket();
@@ -46,7 +46,7 @@ describe('a stranger, while the store is down,', () => {
       await new Promise((resolve) => socket.send(body, resolve));
       await lives(known);
     }
-  }, 180_000);
+  });
 
   it('pipelines 10,000 requests for a stream, with headers of 14 KB', async () => {
     const { headers } = await begin(url, '2025-11-25');
@@ -69,7 +69,7 @@ describe('a stranger, while the store is down,', () => {
     // What waits is refused, so its connection is read no further.
     await Promise.race([sent, sleep(15_000)]);
     await lives(known);
-  }, 180_000);
+  });
 });
 
 describe('a server whose every instance holds a megabyte', () => {
@@ -89,16 +89,12 @@ describe('a server whose every instance holds a megabyte', () => {
         await once(socket, 'message');
       },
     ],
-  ])(
-    '%s',
-    async (_what, act) => {
-      for (let nth = 0; nth < 500; nth += 1) {
-        await act(nth);
-        if (nth % 100 === 99) await lives(known);
-      }
-    },
-    180_000,
-  );
+  ])('%s', async (_what, act) => {
+    for (let nth = 0; nth < 500; nth += 1) {
+      await act(nth);
+      if (nth % 100 === 99) await lives(known);
+    }
+  });
 });
 
 describe('a stranger’s answer', () => {

@@ -50,7 +50,7 @@ describe('a stranger', () => {
       await new Peer(url, {}).post({ ...rest, params: { ...params, clientInfo } });
     }
     await lives();
-  }, 180_000);
+  });
 
   it('sends 3.9 MB on each of 80 connections, reads the reply, and keeps them open', async () => {
     const { params, ...rest } = large(1);
@@ -64,7 +64,7 @@ describe('a stranger', () => {
       await once(socket, 'data');
     }
     await lives();
-  }, 180_000);
+  });
 
   it('listens to 1,900 resources with long names on each of 150 streams', async () => {
     const { _meta } = large(1).params;
@@ -86,7 +86,7 @@ describe('a stranger', () => {
     }
     expect(new Set(statuses)).toEqual(new Set(['200', '503']));
     await lives();
-  }, 180_000);
+  });
 
   it('sends 200 pipelined calls with results of 4 MB on each of ten connections, and reads nothing', async () => {
     const requests = Array.from({ length: 200 }, (_, id) =>
@@ -98,7 +98,7 @@ describe('a stranger', () => {
       await written(socket, Buffer.from(requests.join('')));
       await lives();
     }
-  }, 180_000);
+  });
 
   it.each(['2026-07-28', '2025-11-25'])(
     'sends two calls with results of 4 MB on each of 300 connections at once, and reads nothing, on %s',
@@ -118,7 +118,6 @@ describe('a stranger', () => {
       await sleep(500);
       await lives();
     },
-    180_000,
   );
 
   it.each([
@@ -161,9 +160,8 @@ describe('a stranger', () => {
           () => true,
           () => false,
         );
-      await expect.poll(again, { timeout: 10_000 }).toBe(true);
+      await expect.poll(again).toBe(true);
     },
-    30_000,
   );
 
   it('begins 60 sessions of HTTP+SSE, and reads three answers of 4 MB in each', async () => {
@@ -172,7 +170,7 @@ describe('a stranger', () => {
       for (let id = 0; id < 3; id += 1) await peer.post(call(id, 'large'));
     }
     await lives();
-  }, 180_000);
+  });
 
   it('reads no reply on 120 WebSockets, and answers each ping', async () => {
     for (let nth = 0; nth < 120; nth += 1) {
@@ -183,7 +181,7 @@ describe('a stranger', () => {
     }
     for (let nth = 0; nth < 5; nth += 1) await lives();
     await expect.poll(buffers).toBeLessThan(64_000_000);
-  }, 180_000);
+  });
 
   it('sends messages on 150 WebSockets, and ends none', async () => {
     for (let nth = 0; nth < 150; nth += 1) {
@@ -192,7 +190,7 @@ describe('a stranger', () => {
     }
     await expect.poll(buffers).toBeLessThan(64_000_000);
     await lives();
-  }, 180_000);
+  });
 
   it('sends fragments of one byte between pongs, on 20 WebSockets', async () => {
     const pongs = Buffer.concat(Array.from({ length: 500 }, () => frame(10, Buffer.alloc(125), true)));
@@ -204,5 +202,5 @@ describe('a stranger', () => {
     }
     await expect.poll(buffers).toBeLessThan(64_000_000);
     await lives();
-  }, 180_000);
+  });
 });

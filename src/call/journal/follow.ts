@@ -30,6 +30,8 @@ interface Polling {
   readonly stopped: () => boolean;
   /** Waits so many milliseconds, or until there may be something to read. */
   readonly pause?: (milliseconds: number) => Promise<void>;
+  /** Called with each entry that is read, in order. */
+  readonly seen?: ((at: number, entry: Entry) => void) | undefined;
 }
 
 /** Reads entries in order; returns a result once there is one, undefined to read on. */
@@ -97,11 +99,14 @@ export type FoundTurn =
  * after `wait`
  */
 export function readOn(contest: Contest): Promise<FoundTurn> {
-  const { clock, callId, running, lease, wait, stopped } = contest;
+  const { clock, callId, running, lease, wait, stopped, seen } = contest;
   const started = clock.elapsed();
   const turn = new JournalTurn(contest);
   return poll<FoundTurn>(contest, contest.at, PACE, {
-    entry: (entry, at) => turn.take(entry, at),
+    entry: (entry, at) => {
+      seen?.(at, entry);
+      return turn.take(entry, at);
+    },
     end: async (silence) => {
       const isIdle = turn.claim === undefined ? turn.areDone(running) : turn.isGivenUp;
       // One that is here writes nothing while the store fails, and may have done a step meanwhile.
@@ -195,8 +200,6 @@ class JournalTurn {
 export interface Following extends Polling {
   /** Longest pause between two looks, in milliseconds; default 500. */
   readonly pace?: number | undefined;
-  /** Called with each entry that is read, in order. */
-  readonly seen?: ((at: number, entry: Entry) => void) | undefined;
   /** Called at the end of the log. @returns whether there may be more to read now */
   readonly atEnd?: (call: CallRecord, at: number) => Promise<boolean>;
 }

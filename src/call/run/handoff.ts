@@ -70,12 +70,19 @@ interface OpenOffer {
 }
 
 /** What the owner is told of the client's request, if it is so. */
-const FLAGS = [
+const FLAGS: ReadonlySet<string> = new Set([
   'takesTasks',
   'sheds',
   'hasPerson',
   'refuses',
-] as const satisfies readonly (keyof RequestContext)[];
+  'isLogged',
+] satisfies (keyof RequestContext)[]);
+
+function flagsOf(sent: object): JsonObject {
+  return Object.fromEntries(
+    Object.entries(sent).filter(([name, value]) => FLAGS.has(name) && value === true),
+  );
+}
 
 interface HandoffOptions {
   readonly clock: Clock;
@@ -145,8 +152,7 @@ export class Handoff {
       };
       const timer = clock.after(wait, () => decide(false));
       this.#waiting.set(id, { context, heard: 0, early: new Map(), accept: decide, settle });
-      const { capabilities, progressToken, authInfo, takesTasks, taskRefusal, sheds, refuses, hasPerson } =
-        context;
+      const { capabilities, progressToken, authInfo, taskRefusal } = context;
       const sent = this.#tell(owner, {
         type: 'offer',
         id,
@@ -158,7 +164,8 @@ export class Handoff {
         ...defined({ responses: offer.responses, errors: offer.errors, sent: offer.sent }),
         context: {
           capabilities,
-          ...defined({ progressToken, authInfo, takesTasks, taskRefusal, sheds, refuses, hasPerson }),
+          ...defined({ progressToken, authInfo, taskRefusal }),
+          ...flagsOf(context),
         },
       });
       void sent.then((heard) => heard || decide(false));
@@ -224,7 +231,7 @@ export class Handoff {
       }),
       ...(isObject(sent.authInfo) && { authInfo: revived(sent.authInfo) }),
       ...(isObject(sent.taskRefusal) && { taskRefusal: sent.taskRefusal as Response }),
-      ...Object.fromEntries(FLAGS.filter((name) => sent[name] === true).map((name) => [name, true])),
+      ...flagsOf(sent),
       signal: gone.signal,
       notify: (notification) => {
         notified += 1;

@@ -221,7 +221,8 @@ export class Resumption {
         const late = sleep(clock, limits.handoffWait).then(() => first);
         first = await Promise.race([told, late]);
       }
-      if (first.kind === 'told') return first.outcome;
+      if (first.kind === 'told')
+        return 'isLogged' in first.outcome ? { ...first.outcome, elsewhere: true } : first.outcome;
       if (over) return GONE;
       return await this.#withCheckpoint(request, async (checkpoint) => {
         const prepared = this.#prepare(request, checkpoint);
@@ -384,6 +385,7 @@ export class Resumption {
       lease: limits.lease,
       wait: limits.turnWait,
       stopped,
+      seen: (at, entry) => request.context.isLogged && this.#parts.received?.(callId, at, entry),
     });
   }
 

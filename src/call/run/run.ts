@@ -9,8 +9,8 @@ import type {
   CallRecord,
   Checkpoint,
   Completion,
+  Entry,
   Outlasted,
-  Received,
   Response,
   TaskWish,
 } from '../journal/entries.ts';
@@ -52,7 +52,7 @@ export interface EngineParts {
   /** Where the logs of live calls are, if there is no store: this process's memory. */
   readonly local?: CallStore;
   /** Another process wrote an entry of a call that runs here. */
-  readonly received?: (callId: string, position: number, entry: Received) => void;
+  readonly received?: (callId: string, position: number, entry: Entry) => void;
   /** Called with a task before its client gets it. */
   readonly began?: (call: CallRecord) => Promise<void>;
   /** A request came that begins a call. */

@@ -68,16 +68,13 @@ export function stateDifferences(
       const [again, once] = [replayed?.(index, variable), kept?.(index, variable)];
       if (again === undefined || once === undefined || again === once) return [];
       const { method, params } = requestOf(step);
-      const text = sentence(String(params.name ?? params.uri ?? method), variable, again, once);
+      const tool = String(params.name ?? params.uri ?? method);
+      const at = variable.indexOf(' ');
+      const [file, own] = [variable.slice(0, at), variable.slice(at + 1).replace(/\.(length|size)$/, '')];
+      const text = `effect: ${tool} changed the module variable ${own} (${declarationOf(file, own)}) outside of a step: by ${again} in one call that is run again, by ${once} in one that is not. ${advice(tool)}`;
       return [{ kind: 'effect', step: index, columns: [name], text }];
     });
   });
-}
-
-function sentence(tool: string, variable: string, again: number, once: number): string {
-  const at = variable.indexOf(' ');
-  const [file, name] = [variable.slice(0, at), variable.slice(at + 1).replace(/\.(length|size)$/, '')];
-  return `effect: ${tool} changed the module variable ${name} (${declarationOf(file, name)}) outside of a step: by ${again} in one call that is run again, by ${once} in one that is not. ${advice(tool)}`;
 }
 
 /** `effect.ts:3`: where the author declares the variable, or the file alone. */

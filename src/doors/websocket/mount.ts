@@ -17,7 +17,7 @@ import { defined, type JsonObject, optionError } from '../../base/values.ts';
 import { LIMITS } from '../../call/limits.ts';
 import { countedAddress, isLoopback } from '../http/address.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
-import type { Reply, SentReply } from '../http/exchange.ts';
+import type { Reply } from '../http/exchange.ts';
 import { refusalOf } from '../http/refused.ts';
 import { inboundOf, type PipeSource } from '../pipe/exchange.ts';
 import { MAX_CHUNKS, MAX_FRAGMENTS } from './receiving.ts';
@@ -141,7 +141,12 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
       }),
     );
     // Any other method is refused with 405, after the checks of origin, host and closing.
-    if (refusal.status !== 405) return refuse(socket, refusal.status, messageOf(refusal));
+    if (refusal.status !== 405) {
+      const { status, body } = refusal;
+      const said: { error?: { message?: string } } =
+        typeof body === 'string' && body !== '' ? JSON.parse(body) : {};
+      return refuse(socket, status, said.error?.message ?? 'Refused');
+    }
     let authInfo: JsonObject | undefined;
     try {
       authInfo = await options.authenticate?.(request);
@@ -217,12 +222,6 @@ function sourceOf({ headers, socket }: IncomingMessage, path: string): PipeSourc
 
 const HOP =
   /^(?:connection|upgrade|sec-websocket-.*|content-.*|transfer-encoding|mcp-.*|last-event-id|accept)$/;
-
-function messageOf({ body }: SentReply): string {
-  const said: unknown = typeof body === 'string' && body !== '' ? JSON.parse(body) : undefined;
-  const { error } = (said ?? {}) as { error?: { message?: unknown } };
-  return String(error?.message ?? 'Refused');
-}
 
 /** @param headers of the refusal; those of its body are not passed on */
 function refuse(socket: Duplex, status: number, reason: string, headers: Reply['headers'] = {}): void {
