@@ -22,7 +22,7 @@ export function noteRequest(
   { store, settings }: Services,
   scope: string,
   requestId: string | number,
-  { callId, outcome, kept }: Pick<Started, 'callId' | 'outcome'> & Partial<Pick<Begun, 'kept'>>,
+  { callId, outcome, kept }: Started & Partial<Pick<Begun, 'kept'>>,
   expires: number,
 ): void {
   if (store?.isShared !== true) return;

@@ -1,5 +1,6 @@
 /** A request of a draft, from its params to the members beside `id` in the response. */
 import { defined, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
+import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
 import type { RpcError, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Binding, Outcome, RequestContext } from '../../src/call/ports.ts';
@@ -7,7 +8,6 @@ import { bindingOf } from '../../src/call/run/binding.ts';
 import { isBadToken } from '../../src/call/run/wire-error.ts';
 import { isRequestId } from '../../src/doors/http/reply.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
-import { noteRequest } from '../cancellation.ts';
 import { sourceOf } from '../session/start.ts';
 import { remembered } from '../session/state.ts';
 import { hasOwnTasks, runsTasks, withoutTask, withTaskSupport } from '../tasks/legacy-wire.ts';
@@ -100,7 +100,7 @@ export async function serveCall(served: Served, incoming: Incoming): Promise<Res
     context,
     isOwn ? undefined : shared,
   );
-  session.keepCall(requestId, started);
+  session.keep(requestId, started);
   const outcome = await started.outcome;
   if (outcome.kind === 'suspended' && !served.dialect.mayAsk(method)) {
     started.cancel();
@@ -131,18 +131,9 @@ async function resume(
   { state, answers }: Incoming,
   { binding, context }: PreparedCall,
 ): Promise<Responding> {
-  const { exchange, request } = served;
-  const { services, session, inbound } = exchange;
-  const resumed = services.engine.resume(
-    state as string,
-    binding,
-    answers?.results,
-    context,
-    answers?.errors,
-    (callId) =>
-      noteRequest(services, session.name, request.id, { callId, outcome: resumed }, session.expires),
-  );
-  const outcome = await resumed;
+  const { services, session, inbound } = served.exchange;
+  const errors: ErrorAnswers | undefined = answers?.errors;
+  const outcome = await services.engine.resume(state as string, binding, answers?.results, context, errors);
   await session.settled();
   if (isBadToken(outcome)) await services.rates?.badToken(inbound);
   return tell(served, outcome);

@@ -433,7 +433,6 @@ export class Engine {
    * Continues a suspended call.
    * @param responses the client's `inputResponses`, unchecked
    * @param errors asks that the client answered by a JSON-RPC error, by key
-   * @param found called once it is known which call that is
    * @throws nothing: an error becomes an outcome with a fixed sentence
    */
   resume(
@@ -442,13 +441,8 @@ export class Engine {
     responses: unknown,
     context: RequestContext,
     errors?: ErrorAnswers,
-    found?: (callId: string) => void,
   ): Promise<Outcome> {
-    const open = async (): Promise<TokenState> => {
-      const state = await this.#parts.tokens.open(token, binding);
-      found?.(state.callId);
-      return state;
-    };
+    const open = (): Promise<TokenState> => this.#parts.tokens.open(token, binding);
     return this.#resume(open, { token, binding, responses, ...defined({ errors }) }, context);
   }
 

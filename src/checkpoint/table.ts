@@ -45,8 +45,7 @@ export function tableOf(adapter: object): SqlTable | undefined {
   if (known !== undefined || !isSql(adapter)) return known;
   const { opts } = adapter;
   // @keyv/sqlite 4 has no `dialect` after construction; it is recognized by the file in its `opts`.
-  const isSqlite = opts?.dialect === 'sqlite' || (opts !== undefined && 'db' in opts);
-  const dialect = isSqlite ? 'sqlite' : opts?.dialect;
+  const dialect = opts?.dialect === 'postgres' || !opts || !('db' in opts) ? opts?.dialect : 'sqlite';
   if (dialect !== 'sqlite' && dialect !== 'postgres') return undefined;
   const table = open(adapter, dialect);
   tables.set(adapter, table);

@@ -5,7 +5,7 @@
  *    its process sends nothing behind it, since it must win the next position first.
  * 3. Entries that are written or read here are passed on at once; others are read when the connection gets there.
  */
-import { type Clock, defined } from '../base/values.ts';
+import { type Clock, defined, keepNewest } from '../base/values.ts';
 import { type CallRecord, type Entry, isEnd } from '../call/journal/entries.ts';
 import { streamIdOf } from './event-id.ts';
 import type { StreamEvent } from './log.ts';
@@ -13,6 +13,8 @@ import { type Feed, type Projected, type Sink, Tail, type TailEnd, type TailEntr
 
 /** Entries that wait for their connection; beyond that they are read again. */
 const EARLY = 16;
+/** Calls of which it is remembered which process has their connection. */
+const ELSEWHERE = 10_000;
 
 export interface CallConnectionParts {
   readonly clock: Clock;
@@ -118,8 +120,6 @@ export class CallConnection {
         return entry && projected(entry, project);
       },
     };
-    // An event that is not its entry's last: the entry comes again, without what its client has.
-    const from = after === undefined ? 0 : after.sequence - (after.nth === undefined ? 0 : 1);
     const tail = new Tail({
       log: feed,
       sink,
@@ -127,7 +127,7 @@ export class CallConnection {
       self: connection,
       owner,
       clock: this.#parts.clock,
-      from,
+      from: this.#from,
       had: after?.nth ?? 0,
       isResumed: after !== undefined,
       isAgain: after?.nth === 0,
@@ -145,12 +145,20 @@ export class CallConnection {
     if (this.#ending !== undefined) tail.disconnect(this.#ending);
   }
 
+  /** The number after which it begins. Of an event that is not its entry's last the entry comes again, without what its client has. */
+  get #from(): number {
+    const { after } = this.#begin;
+    return after === undefined ? 0 : after.sequence - (after.nth === undefined ? 0 : 1);
+  }
+
   /** An entry was written or read here. @param position in the call's log, which has its messages if `isKept` */
   offer(position: number, entry: Entry, isKept = true): void {
+    const at = position + 1;
     if (isEnd(entry)) this.#hasEnd = true;
+    // A request of an earlier turn may still read that.
+    if (at <= this.#from) return;
     if (isEnd(entry) || entry.type === 'suspended') this.#hasTurn = true;
     else if (entry.type === 'notified') this.#onSaid();
-    const at = position + 1;
     this.#newest = Math.max(this.#newest, at);
     if (this.#tail !== undefined) this.#tail.offer(at, projected(entry, this.#begin.project), isKept);
     else if (!isKept || this.#early.length < EARLY) this.#early.push([at, entry, isKept]);
@@ -220,10 +228,12 @@ export class CallConnections {
     if (this.#isLeaving && entry.type === 'suspended') this.#byCall.get(call.id)?.disconnect('leaving');
   }
 
-  /** Another process wrote an entry of a call that runs here: a connection here that it ends reads that for itself. */
+  /** Another process wrote an entry of a call that runs, or is followed, here: a connection here that it ends reads that for itself. */
   received(callId: string, position: number, entry: Entry): void {
     this.#byCall.get(callId)?.offer(position, entry);
-    if (entry.type === 'reading' && entry.by !== undefined) this.#elsewhere.set(callId, entry.by);
+    if (entry.type !== 'reading' || entry.by === undefined) return;
+    this.#elsewhere.set(callId, entry.by);
+    keepNewest(this.#elsewhere, ELSEWHERE);
   }
 
   /** This process leaves: ends each connection whose call can continue elsewhere, one that stays once its turn ends. */

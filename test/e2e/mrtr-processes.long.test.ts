@@ -73,27 +73,6 @@ for (const kind of [...WANTED, RELAYED]) {
         await balancer.close();
       });
 
-      it.skipIf(kind.name.includes('sealed')).each(['first', 'second'])(
-        'hears of a cancellation at the other process in its %s turn',
-        async (nth) => {
-          const before = effectsIn(file).length;
-          const session = await openSession(urls(), words.revision);
-          let asking = call('walks', { arguments: { asks: nth === 'second' } });
-          if (nth === 'second') {
-            const first = await session.post(asking, 0);
-            const name = words.answers({ name: accepted({ name: 'Ann' }) });
-            asking = words.retry(again(asking), words.state(first.message), name);
-          }
-          const running = session.post(asking, 0);
-          await expect.poll(() => effectsIn(file).length).toBeGreaterThan(before);
-          await new Promise((resolve) => setTimeout(resolve, 300));
-          const cancel = { method: 'notifications/cancelled', params: { requestId: asking.id } };
-          expect((await session.post({ jsonrpc: '2.0', ...cancel }, 1)).status).toBe(202);
-          expect(await running).toMatchObject({ status: 202, text: '' });
-          expect(effectsIn(file).slice(before)).not.toContain('walk 5');
-        },
-      );
-
       it('is given up here, and continues there', async () => {
         const before = effectsIn(file).length;
         const session = await openSession(urls(), words.revision);

@@ -1,9 +1,21 @@
 /** SEP-1858 where processes die, shut down, and get requests for calls that others run. */
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
+import { memoryRelay } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
+import { flakyStore } from '../fixtures/flaky-store.ts';
 import { answer, asks, begin, call, type Session } from './anywhere.ts';
-import { effectsIn, Fleet, type Served, type Spawned, scratch, serveHere, spawnServers } from './harness.ts';
+import {
+  effectsIn,
+  Fleet,
+  SECRET,
+  type Served,
+  type Spawned,
+  scratch,
+  serveHere,
+  spawnServers,
+} from './harness.ts';
 import type { Reader } from './reader.ts';
 import { REDIS, REDIS_URL, SQLITE } from './services.ts';
 
@@ -28,11 +40,17 @@ const open = (at: readonly { readonly url: string }[]): Promise<Session> =>
   begin(at, { elicitation: {} }, undefined, DRAFT);
 
 /** Answers the one ask of a turn that is over: the next turn. */
-async function goOn(session: Session, turn: Reader, to: number, accept?: string): Promise<Reader> {
+async function goOn(
+  session: Session,
+  turn: Reader,
+  to: number,
+  accept?: string,
+  field = 'name',
+): Promise<Reader> {
   await expect.poll(() => turn.over).toBe(true);
-  const ask = turn.messages.find(asks('name'));
+  const ask = turn.messages.find(asks(field));
   if (ask === undefined) throw new Error(`nothing is asked: ${turn.text}`);
-  const body = [{ jsonrpc: '2.0', ...answer(ask, 'name') }];
+  const body = [{ jsonrpc: '2.0', ...answer(ask, field) }];
   return session.post(to, body, { 'last-event-id': turn.last, ...(accept !== undefined && { accept }) });
 }
 
@@ -111,6 +129,28 @@ for (const kind of KINDS) {
     });
   });
 }
+
+it('a turn of SEP-1858 ends where the answers before it were sent to two processes', async () => {
+  const records = new Map<string, string>();
+  const relay = memoryRelay();
+  const serve = (): Promise<Served> =>
+    serveHere(() => buildServer(() => {}), { store: flakyStore(records).store, relay, secrets: [SECRET] });
+  const three = await Promise.all([serve(), serve(), serve()]);
+  const session = await open(three);
+  const first = await session.post(0, call('stations'));
+  await expect.poll(() => first.over).toBe(true);
+  await three[0]?.close();
+  const once = goOn(session, first, 1);
+  await sleep(150);
+  const again = goOn(session, first, 2);
+  const second = await once;
+  await expect.poll(() => second.over).toBe(true);
+  // The second request of the turn before may still read its end there.
+  const third = await goOn(session, second, 2, undefined, 'city');
+  await third.next(asks('street'));
+  await again;
+  await Promise.all(three.slice(1).map((one) => one.close()));
+});
 
 describe('turns of SEP-1858 in one process', () => {
   it('are not lost to other sessions, where few are kept', async () => {
