@@ -311,8 +311,8 @@ export class ModernPeerLink implements PeerLink {
     const own = serverErrorIn(thrown);
     const isLater = (params.inputResponses ?? params.requestState) !== undefined;
     const status = thrown instanceof EndpointError ? thrown.code : 500;
-    // A later round without the right credentials was not taken either, and may be once they are renewed.
-    const isDenied = isLater && (status === 401 || status === 403);
+    // A later round without the right credentials, or sent elsewhere, was not taken either, and may be later.
+    const isDenied = isLater && (status === 401 || status === 403 || (status >= 300 && status < 400));
     const isUnpassed = (isUntaken(thrown) || isDenied) && method !== 'initialize';
     const refuse = (refused: object, unpassed?: true): void =>
       this.#hear({ jsonrpc: '2.0', id, error: refused, ...defined({ unpassed }) } as Rpc);
@@ -321,10 +321,11 @@ export class ModernPeerLink implements PeerLink {
     else if (isUnpassed) {
       // A client that called again would run the earlier rounds a second time.
       const what = isLater ? 'the answers' : 'the request; call again';
-      const why = isDenied ? `refused the credentials (${status})` : 'cannot be reached';
+      const why = isDenied ? `does not take the credentials (${status})` : 'cannot be reached';
       const message = `The server ${why}, and has not got ${what}`;
       refuse({ code: -32000, message, data: advice('host-gone') }, true);
-    } else if (status < 500 || (thrown instanceof EndpointError && method === 'initialize'))
+      // Whatever else replied to a later round, the server may have got it.
+    } else if ((status < 500 && !isLater) || (thrown instanceof EndpointError && method === 'initialize'))
       refuse({ code: -32603, message: `Internal error: the server refused the request (${status})` });
     else if (method === 'initialize') this.kill(reason);
     else this.#events.lost?.(id, reason);

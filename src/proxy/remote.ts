@@ -6,7 +6,7 @@
  * that cannot be reached, or a reply that ends or breaks without the response, and is not resumed, is the end of the
  * link.
  */
-import { type BoundedReading, isEventStream } from '../base/bounded-response.ts';
+import type { BoundedReading } from '../base/bounded-response.ts';
 import type { Account, OpenAccount } from '../base/budget.ts';
 import { importPeer } from '../base/peer.ts';
 import {
@@ -18,6 +18,7 @@ import {
   systemClock,
   within,
 } from '../base/values.ts';
+import { mediaType } from '../client/endpoint.ts';
 import { Attempts, isLost, RECONNECTION, RESTARTS, retry } from '../client/message.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import { Inflow } from './inflow.ts';
@@ -177,10 +178,13 @@ export class RemoteLink implements PeerLink {
         throw error;
       });
       isLast = response.ok || response.status === 405;
-      // The transport reads whatever a GET returns as events. A server that has no stream says 405.
-      if (response.ok && init.method === 'GET' && !isEventStream(response)) {
+      // The transport reads whatever a GET returns as events. A server that has no stream says 405. A page is from
+      // something before the server, and taken for an answer's receipt its call would wait for ever.
+      const isGet = init.method === 'GET';
+      const type = mediaType(response);
+      if (response.ok && (isGet ? type !== 'text/event-stream' : type === 'text/html')) {
         await response.body?.cancel();
-        response = new Response(null, { status: 405 });
+        response = new Response(null, { status: isGet ? 405 : 502 });
       }
       return this.#bound(response, {
         onExceeded: ({ message }) => this.#refuse(requestIn(init), message) || this.kill(message),
@@ -254,16 +258,17 @@ export class RemoteLink implements PeerLink {
   #failed(message: JsonObject, error: unknown): void {
     // Its call was told.
     if (hasCode(error, 'limit')) return;
-    const { code } = objectOf(error);
+    const code = Number(objectOf(error).code);
     // What waits for an answer that is lost would wait for ever; 400 is to one that nothing waits for.
     const isGone =
       code === 404 ||
-      typeof code !== 'number' ||
+      Number.isNaN(code) ||
       message.method === 'initialize' ||
       (!message.method && code !== 400);
     // Its session is unknown to the server, which may have started anew, or it is away for a moment.
     const untaken = code === 404 || code === 429 || code === 503;
-    const isAway = (untaken || code === 502 || code === 504) && message.method !== 'initialize';
+    // Or something before it replied: what is no message (-1).
+    const isAway = (untaken || [-1, 502, 504].includes(code)) && message.method !== 'initialize';
     if (isAway && this.#unanswered.delete(message.id))
       this.#events.lost?.(message.id as number, reasonOf(error), { untaken });
     if (isGone) this.kill(reasonOf(error));

@@ -129,9 +129,14 @@ describe('a remote server of 2026-07-28 that cannot be reached for a moment', ()
     [403, 'never'],
     [429, 'never'],
     [503, 'never'],
+    [302, 'never'],
     // By these a server may have got the request.
     [502, 'allow'],
     [504, 'allow'],
+    [404, 'allow'],
+    // Without a content type, as a gateway's own page.
+    [200, 'allow'],
+    [204, 'allow'],
   ] as const)('goes on after replies %i, where replay is %s', async (refused, replay) => {
     await begin(replay);
     await answer(link);
@@ -165,6 +170,8 @@ describe('a remote server of 2026-07-28 that cannot be reached for a moment', ()
     [401, 'never', 20_000],
     [503, 'never', 45_000],
     [502, 'allow', 4_000],
+    [302, 'never', 4_000],
+    [200, 'allow', 4_000],
   ] as const)('ends no task by replies %i, where replay is %s', async (refused, replay, pause) => {
     await serve(replay);
     const client = new Client({ name: 'host', version: '1' });
@@ -242,7 +249,7 @@ describe('a remote server of 2026-07-28 that cannot be reached for a moment', ()
 });
 
 describe('a remote server of 2025-11-25 that refuses a call for a moment', () => {
-  it.each([429, 503, 502])(
+  it.each([429, 503, 502, 200])(
     'is called again after replies %i, with the answer that its user gave',
     async (refused) => {
       const effects: string[] = [];
