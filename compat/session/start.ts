@@ -139,15 +139,11 @@ function paramsOf(ask: OpenAsk, id: string): { params?: JsonObject } {
   const { method } = ask;
   const params = ask.progress === undefined ? ask.params : listening(ask.params, id);
   if (Object.keys(params).length === 0) return {};
-  return {
-    params: method === ELICIT && params.mode === 'url' ? { elicitationId: uuidOf(id), ...params } : params,
-  };
-}
-
-/** The same wherever the ask is read from its call's log. */
-function uuidOf(id: string): string {
+  if (method !== ELICIT || params.mode !== 'url') return { params };
+  // The same wherever the ask is read from its call's log.
   const hex = Buffer.from(sha256(id), 'base64url').toString('hex').slice(0, 32);
-  return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12})$/, '$1-$2-4$3-8$4-$5');
+  const elicitationId = hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12})$/, '$1-$2-4$3-8$4-$5');
+  return { params: { elicitationId, ...params } };
 }
 
 /** The params of an ask whose server listens to its progress. */

@@ -321,7 +321,7 @@ export class ModernPeerLink implements PeerLink {
     else if (isUnpassed) {
       // A client that called again would run the earlier rounds a second time.
       const what = isLater ? 'the answers' : 'the request; call again';
-      const why = isDenied ? `does not take the credentials (${status})` : 'cannot be reached';
+      const why = isDenied ? `replied ${status}` : 'cannot be reached';
       const message = `The server ${why}, and has not got ${what}`;
       refuse({ code: -32000, message, data: advice('host-gone') }, true);
       // Whatever else replied to a later round, the server may have got it.

@@ -182,7 +182,7 @@ export class RemoteLink implements PeerLink {
       // something before the server, and taken for an answer's receipt its call would wait for ever.
       const isGet = init.method === 'GET';
       const type = mediaType(response);
-      if (response.ok && (isGet ? type !== 'text/event-stream' : type === 'text/html')) {
+      if (response.ok && (isGet ? type !== 'text/event-stream' : type === 'text/html' && !requests()[0])) {
         await response.body?.cancel();
         response = new Response(null, { status: isGet ? 405 : 502 });
       }
