@@ -50,6 +50,8 @@ export class LastingCall {
   #call: Begun | undefined;
   readonly #held: Held;
   #isNamed = false;
+  /** Its response is on its way into the stream. */
+  #told: Promise<unknown> | undefined;
   readonly #begun = deferred();
 
   constructor(exchange: ReplyExchange, request: RpcRequest, dialect: ReplyDialect, to: LastingStream) {
@@ -83,8 +85,9 @@ export class LastingCall {
 
   /** Names the call in the stream. @throws AwaitError `store`, `closed` */
   async #enter(): Promise<void> {
-    // A request about a task is no call.
+    // A request about a task is no call, and one that has ended is in the stream soon.
     if (this.#call === undefined) {
+      await this.#told;
       this.#release();
       return;
     }
@@ -115,8 +118,8 @@ export class LastingCall {
     }
     this.#call = undefined;
     const message = messageOf({ id: this.#reply.call.requestId }, outcome);
-    const told = message && this.#to.event(this.#reply.dialect.event(message, true));
-    void Promise.resolve(told).then(() => this.#release());
+    this.#told = Promise.resolve(message && this.#to.event(this.#reply.dialect.event(message, true)));
+    void this.#told.then(() => this.#release());
   }
 
   #release(): void {

@@ -143,7 +143,9 @@ const FORMATS: Readonly<Record<string, string>> = {
 export function valueFor(field: string, schema: JsonObject): unknown {
   if (schema.default !== undefined) return schema.default;
   if (schema.const !== undefined) return schema.const;
-  const choices = Array.isArray(schema.enum) ? schema.enum : namedChoices(schema.oneOf ?? schema.anyOf);
+  const titled = [schema.oneOf ?? schema.anyOf ?? []].flat();
+  const consts = titled.flatMap((choice) => (isObject(choice) && 'const' in choice ? [choice.const] : []));
+  const choices = Array.isArray(schema.enum) ? schema.enum : consts;
   if (choices.length > 0) return choices[0];
   switch (Array.isArray(schema.type) ? schema.type[0] : schema.type) {
     case 'boolean':
@@ -161,11 +163,6 @@ export function valueFor(field: string, schema: JsonObject): unknown {
         .slice(0, Number(schema.maxLength ?? 1_000));
     }
   }
-}
-
-function namedChoices(alternatives: unknown): unknown[] {
-  if (!Array.isArray(alternatives)) return [];
-  return alternatives.flatMap((choice) => (isObject(choice) && 'const' in choice ? [choice.const] : []));
 }
 
 function sampleOf(text: string): JsonObject {

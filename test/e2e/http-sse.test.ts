@@ -1,6 +1,7 @@
 /** HTTP+SSE of 2024-11-05 in one process: the wire, the refusals, and mount points. */
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import express from 'express';
 import Keyv from 'keyv';
@@ -129,6 +130,33 @@ for (const cell of CELLS) {
     });
   });
 }
+
+it('acknowledges no call whose response is still on its way into the store', async () => {
+  const records = new Map<string, string>();
+  let delay = 0;
+  const adapter = {
+    opts: {},
+    get: (key: string) => records.get(key),
+    set: async (key: string, value: string) => {
+      await sleep(delay);
+      records.set(key, value);
+      return true;
+    },
+    delete: (key: string) => records.delete(key),
+    clear: () => records.clear(),
+  };
+  const word = 'acknowledged';
+  const { root } = await serve({ store: new Keyv({ store: adapter }) }, () => {
+    const server = new McpServer({ name: 'quick', version: '1' });
+    server.registerTool('quick', {}, () => ({ content: [{ type: 'text', text: word }] }));
+    return server;
+  });
+  const line = await begin(root);
+  // Longer than a call may last that is no entry of its stream.
+  delay = 400;
+  const { status } = await line.post(call('quick'));
+  expect([status, [...records.values()].filter((value) => value.includes(word)).length]).toEqual([202, 1]);
+});
 
 describe("the SDK's client over HTTP+SSE", () => {
   it('books a flight with the tool of the example', async () => {
