@@ -43,9 +43,9 @@ const tables = new WeakMap<object, SqlTable>();
 export function tableOf(adapter: object): SqlTable | undefined {
   const known = tables.get(adapter);
   if (known !== undefined || !isSql(adapter)) return known;
-  const { opts } = adapter;
+  const { opts = {} } = adapter;
   // @keyv/sqlite 4 has no `dialect` after construction; it is recognized by the file in its `opts`.
-  const dialect = opts?.dialect === 'postgres' || !opts || !('db' in opts) ? opts?.dialect : 'sqlite';
+  const dialect = 'db' in opts && opts.dialect !== 'postgres' ? 'sqlite' : opts.dialect;
   if (dialect !== 'sqlite' && dialect !== 'postgres') return undefined;
   const table = open(adapter, dialect);
   tables.set(adapter, table);

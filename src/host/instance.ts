@@ -365,7 +365,7 @@ export class LiveInstance implements HostInstance {
       method: request.method,
       params: request.params,
       settle: (response) => {
-        // A -32042 that sends its client to a URL which is none of the web's does not reach it, on any revision.
+        // No client is sent to a URL that is not of the web (`javascript:`): that error is replaced on every revision.
         const isOdd = 'error' in response && namesOddUrl(response.error);
         settle(isOdd ? { error: { code: -32603, message: `Internal error: ${ODD_URL}` } } : response);
       },

@@ -324,10 +324,10 @@ export class ModernPeerLink implements PeerLink {
       const why = isDenied ? `replied ${status}` : 'cannot be reached';
       const message = `The server ${why}, and has not got ${what}`;
       refuse({ code: -32000, message, data: advice('host-gone') }, true);
-      // Whatever else replied to a later round, the server may have got it.
     } else if ((status < 500 && !isLater) || (thrown instanceof EndpointError && method === 'initialize'))
       refuse({ code: -32603, message: `Internal error: the server refused the request (${status})` });
     else if (method === 'initialize') this.kill(reason);
+    // Whatever else was the reply to a later round, the server may have got that.
     else this.#events.lost?.(id, reason);
   }
 }

@@ -267,7 +267,7 @@ export class RemoteLink implements PeerLink {
       (!message.method && code !== 400);
     // Its session is unknown to the server, which may have started anew, or it is away for a moment.
     const untaken = code === 404 || code === 429 || code === 503;
-    // Or something before it replied: what is no message (-1).
+    // At -1 something in front of it sent a reply that is no message.
     const isAway = (untaken || [-1, 502, 504].includes(code)) && message.method !== 'initialize';
     if (isAway && this.#unanswered.delete(message.id))
       this.#events.lost?.(message.id as number, reasonOf(error), { untaken });

@@ -145,7 +145,7 @@ export class CallConnection {
     if (this.#ending !== undefined) tail.disconnect(this.#ending);
   }
 
-  /** The number after which it begins. Of an event that is not its entry's last the entry comes again, without what its client has. */
+  /** The number after which it begins. An entry of which its client had a part comes again, without that part. */
   get #from(): number {
     const { after } = this.#begin;
     return after === undefined ? 0 : after.sequence - (after.nth === undefined ? 0 : 1);
@@ -155,7 +155,7 @@ export class CallConnection {
   offer(position: number, entry: Entry, isKept = true): void {
     const at = position + 1;
     if (isEnd(entry)) this.#hasEnd = true;
-    // A request of an earlier turn may still read that.
+    // A request of an earlier turn may still read the entries before this connection's start.
     if (at <= this.#from) return;
     if (isEnd(entry) || entry.type === 'suspended') this.#hasTurn = true;
     else if (entry.type === 'notified') this.#onSaid();
@@ -228,7 +228,10 @@ export class CallConnections {
     if (this.#isLeaving && entry.type === 'suspended') this.#byCall.get(call.id)?.disconnect('leaving');
   }
 
-  /** Another process wrote an entry of a call that runs, or is followed, here: a connection here that it ends reads that for itself. */
+  /**
+   * Another process wrote an entry of a call that runs here, or whose turn a client here waits for. A connection here
+   * that it ends reads that for itself.
+   */
   received(callId: string, position: number, entry: Entry): void {
     this.#byCall.get(callId)?.offer(position, entry);
     if (entry.type !== 'reading' || entry.by === undefined) return;

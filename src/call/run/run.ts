@@ -51,7 +51,7 @@ export interface EngineParts {
   readonly handoff?: HandoffParts;
   /** Where the logs of live calls are, if there is no store: this process's memory. */
   readonly local?: CallStore;
-  /** Another process wrote an entry of a call that runs here. */
+  /** Another process wrote an entry of a call that runs here, or whose turn a client here waits for. */
   readonly received?: (callId: string, position: number, entry: Entry) => void;
   /** Called with a task before its client gets it. */
   readonly began?: (call: CallRecord) => Promise<void>;
