@@ -36,7 +36,7 @@ export function noteRequest(
     note().catch((error: unknown) => {
       settings.logger.warn('a request could not be recorded; it can be cancelled at this process alone', {
         call: callId,
-        error: String(error),
+        error,
       });
     });
   };
@@ -71,7 +71,7 @@ export function cancelElsewhere(
   cancel()
     .catch((error: unknown) => {
       settings.logger.warn('a cancellation could not be sent to the process that runs its request', {
-        error: String(error),
+        error,
       });
     })
     .finally(() => inWork.leave(place));

@@ -64,7 +64,7 @@ export async function unknownEventId({ rates }: Services, inbound: Inbound): Pro
 export async function refusedEventId(services: Services, inbound: Inbound, thrown: unknown): Promise<Reply> {
   const { code, message, cause } = AwaitError.from(thrown);
   if (code !== 'bad-token') throw thrown;
-  services.settings.logger.warn(message, { cause: String(cause ?? '') });
+  services.settings.logger.warn(message, { cause });
   return unknownEventId(services, inbound);
 }
 
@@ -72,7 +72,7 @@ export async function refusedEventId(services: Services, inbound: Inbound, throw
 export function failure({ settings }: Services): (thrown: unknown) => Outcome {
   return (thrown) => {
     const error = AwaitError.from(thrown);
-    settings.logger.error(error.message, { code: error.code, cause: String(error.cause ?? '') });
+    settings.logger.error(error.message, { code: error.code, cause: error.cause });
     return { kind: 'responded', response: { error: wireError(error) } };
   };
 }

@@ -14,8 +14,6 @@ export const LIVE: SessionWire = {
   refuse: (inbound, body) => refuseOneKind(inbound, body) ?? refuseMessages(body),
   begun: (exchange, instance) => ({ result: introduced(exchange, instance) }),
   post: (exchange, body) => serveMessages(exchange, body, serveLive),
-  follow: (exchange, stream, last, sink) => {
-    resumeTaskReply(exchange, stream, sink);
-    return primed(exchange.session, last, sink);
-  },
+  follow: (exchange, stream, last, sink) =>
+    resumeTaskReply(exchange, stream, primed(exchange.session, last, sink)),
 };

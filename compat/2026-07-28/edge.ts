@@ -370,7 +370,7 @@ function serveLean(
       } catch (error) {
         services.settings.logger.error('a result could not be written as JSON', {
           method: request.method,
-          error: String(error),
+          error,
         });
         respond({ message: { jsonrpc: '2.0', id: request.id, error: INTERNAL }, status: 200 });
       }

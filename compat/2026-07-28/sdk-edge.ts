@@ -101,7 +101,7 @@ export function createSdkEdge(
         legacy: 'reject',
         maxRequestBodySize: services.settings.limits.bodyBytes,
         onerror: (error) =>
-          services.settings.logger.debug('the 2026-07-28 edge refused a request', { error: error.message }),
+          services.settings.logger.debug('the 2026-07-28 edge refused a request', { error }),
       },
     );
   const handler = newHandler();

@@ -3,14 +3,7 @@
  * notifications; this file adds one for each change of a task that the client listens to.
  */
 
-import {
-  ACKNOWLEDGED,
-  AwaitError,
-  hasCode,
-  isObject,
-  type JsonObject,
-  objectOf,
-} from '../../src/base/values.ts';
+import { ACKNOWLEDGED, hasCode, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
 import type { GuardedWriter, Reply } from '../../src/doors/http/exchange.ts';
@@ -101,9 +94,8 @@ async function follow(
       known = await engine.tasks?.until(from.id, principal, (view) => shape(view) !== before, gone);
     }
   } catch (error) {
-    const { code, message } = AwaitError.from(error);
-    if (code !== 'bad-token')
-      settings.logger.warn('the notification of a task could not be sent', { task: from.id, error: message });
+    if (!hasCode(error, 'bad-token'))
+      settings.logger.warn('the notification of a task could not be sent', { task: from.id, error });
   }
 }
 
@@ -126,15 +118,15 @@ function sdkSide(
   let last = '';
   let over: Promise<unknown> | undefined;
   const take = (block: string): boolean => {
-    const message = messageIn(block);
-    if (message?.method === ACKNOWLEDGED && over === undefined) {
+    const message = objectOf(JSON.parse(/^data: (.*)$/m.exec(block)?.[1] ?? '0'));
+    if (message.method === ACKNOWLEDGED && over === undefined) {
       const params = objectOf(message.params);
       const notifications = { ...objectOf(params.notifications), taskIds };
       const keepsUp = writer.write(sseMessage({ ...message, params: { ...params, notifications } }));
       over = onTold();
       return keepsUp;
     }
-    if (message?.id === subscription && message?.method === undefined) {
+    if (message.id === subscription && message.method === undefined) {
       last = `${block}\n\n`;
       return true;
     }
@@ -163,11 +155,4 @@ function sdkSide(
       });
     },
   };
-}
-
-function messageIn(block: string): JsonObject | undefined {
-  const data = /^data: (.*)$/m.exec(block)?.[1];
-  if (data === undefined) return undefined;
-  const message: unknown = JSON.parse(data);
-  return isObject(message) ? message : undefined;
 }

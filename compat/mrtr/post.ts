@@ -302,7 +302,7 @@ async function serve(
       return await told(notify);
     } catch (thrown) {
       const error = AwaitError.from(thrown);
-      services.settings.logger.error(error.message, { code: error.code, cause: String(error.cause ?? '') });
+      services.settings.logger.error(error.message, { code: error.code, cause: error.cause });
       return refusal(wireError(error));
     } finally {
       if (!isRetry) session.release(id);
@@ -343,7 +343,7 @@ async function openState(
   } catch (thrown) {
     const error = AwaitError.from(thrown);
     if (error.code !== 'bad-token') throw error;
-    services.settings.logger.warn(error.message, { code: error.code, cause: String(error.cause ?? '') });
+    services.settings.logger.warn(error.message, { code: error.code, cause: error.cause });
     await services.rates?.badToken(inbound);
     return { error: wireError(error) };
   }

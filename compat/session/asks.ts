@@ -80,8 +80,7 @@ export class SessionAsks {
           const isBare = !isObject(params) && progress === undefined;
           send({ jsonrpc: '2.0', id, method, ...(!isBare && { params: going }) });
         },
-        (error: unknown) =>
-          logger.warn('an ask could not be recorded; it stays pending', { error: String(error) }),
+        (error: unknown) => logger.warn('an ask could not be recorded; it stays pending', { error }),
       );
       this.#sending.add(sent);
       void sent.finally(() => this.#sending.delete(sent));

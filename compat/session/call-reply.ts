@@ -4,7 +4,7 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { AwaitError, defined, type JsonObject } from '../../src/base/values.ts';
+import { defined, hasCode, type JsonObject } from '../../src/base/values.ts';
 import type { Started, TakingUp } from '../../src/call/engine.ts';
 import {
   CANCELLED,
@@ -215,10 +215,9 @@ export async function follow(
       await readLog(exchange, reply, connection);
       isOver = true;
     } catch (error) {
-      const { code, message } = AwaitError.from(error);
-      logger.warn('the log of a call cannot be followed', { error: message });
+      logger.warn('the log of a call cannot be followed', { error });
       // As long as the store is away and the client is there.
-      isOver = code !== 'store' || connection.gone.aborted;
+      isOver = !hasCode(error, 'store') || connection.gone.aborted;
       if (isOver) connection.end('failed');
       else await pause(limits.lease / 2, connection.gone);
     }

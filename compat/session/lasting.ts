@@ -246,7 +246,7 @@ class LastingConnection {
       if (found === undefined) this.#expired(callId, requestId);
       else this.#follow(found.call, NOTHING);
     } catch (error) {
-      services.settings.logger.warn('a call of a stream cannot be read', { error: String(error) });
+      services.settings.logger.warn('a call of a stream cannot be read', { error });
       this.#end('failed');
     }
   }

@@ -77,10 +77,7 @@ async function sentBefore(
     }
     if (!isTask) return undefined;
     const place = await services.streams.find(stream, 0, session.id, session.principal);
-    return sse(services, session, place, 'resumedStreams', (sink) => {
-      resumeTaskReply(exchange, stream, sink);
-      return sink;
-    });
+    return sse(services, session, place, 'resumedStreams', (sink) => resumeTaskReply(exchange, stream, sink));
   } catch (error) {
     return refusedEventId(services, inbound, error);
   }

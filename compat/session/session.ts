@@ -202,7 +202,7 @@ export class Session {
         void this.state.subscribes(uri).then(
           (is) => is && send(message),
           (error: unknown) =>
-            settings.logger.warn('the subscriptions of a session cannot be read', { error: String(error) }),
+            settings.logger.warn('the subscriptions of a session cannot be read', { error }),
         );
       });
       sink.onClose(() => {
@@ -324,16 +324,13 @@ export class Session {
       }),
       instance,
     );
-    if (instance !== undefined) this.#hold(started);
-    return started;
-  }
-
-  /** A task outlives its session, and needs its instance. */
-  #hold({ callId, outcome }: Begun): void {
+    if (instance === undefined) return started;
+    // A task outlives its session, and needs its instance.
     for (const id of this.#tasks) if (!this.#isTask(id)) this.#tasks.delete(id);
-    void outcome.then(({ kind }) => {
-      if (kind === 'task') this.#tasks.add(callId);
+    void started.outcome.then(({ kind }) => {
+      if (kind === 'task') this.#tasks.add(started.callId);
     });
+    return started;
   }
 
   #isTask(callId: string): boolean {
@@ -371,7 +368,7 @@ export class Session {
   closeStanding(): void {
     const { streams, settings } = this.#services;
     streams.endConnection(this.#standing.id, this.id).catch((error: unknown) => {
-      settings.logger.warn("a session's stream could not be closed", { error: String(error) });
+      settings.logger.warn("a session's stream could not be closed", { error });
     });
   }
 
@@ -463,7 +460,7 @@ export class Session {
       await this.state.settle(instance, (message) => this.#tell(message));
     } catch (error) {
       this.#services.settings.logger.warn('a change of a session could not be stored', {
-        error: String(error),
+        error,
       });
     }
   }
@@ -487,7 +484,7 @@ export class Session {
       },
       requestIn: (asked, { call }) =>
         this.can('asks-in-responses') ? undefined : this.#ask(asked, this.#streams.get(call.id)),
-      error: (error) => logger.warn('a server instance reported an error', { error: String(error) }),
+      error: (error) => logger.warn('a server instance reported an error', { error }),
     };
   }
 

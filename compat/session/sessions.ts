@@ -154,15 +154,20 @@ export class Sessions {
   async #lookAround(): Promise<void> {
     if (this.#looking) return;
     this.#looking = true;
+    const { settings, now } = this.#services;
     try {
-      const before = this.#services.now() - this.#services.settings.limits.sessionIdle;
+      const before = now() - settings.limits.sessionIdle;
       for (const session of [...this.#here.values()]) {
-        if (session.used <= before) this.#letGoIdle(session);
+        if (session.used <= before) {
+          // One with running calls stays for as long as calls may live: its client may be connected elsewhere.
+          const isIdle = !session.busy || now() - session.used > settings.ttl;
+          if (isIdle && !session.connected) this.#letGo(session);
+        }
         // It was ended in another process: its connections and calls here are ended too.
         else if (session.connected || session.busy) await this.#look(session);
       }
     } catch (error) {
-      this.#services.settings.logger.warn('the store cannot say whether a session was ended', {
+      settings.logger.warn('the store cannot say whether a session was ended', {
         error: AwaitError.from(error, 'store').message,
       });
     } finally {
@@ -185,15 +190,6 @@ export class Sessions {
   #forget(session: Session): void {
     this.#here.delete(session.id);
     this.#room.leave(session);
-  }
-
-  /**
-   * A session with running calls stays for as long as calls may live: its client may be connected to another process.
-   */
-  #letGoIdle(session: Session): void {
-    const { settings, now } = this.#services;
-    if (session.connected || (session.busy && now() - session.used <= settings.ttl)) return;
-    this.#letGo(session);
   }
 
   #letGo(session: Session): void {

@@ -265,6 +265,6 @@ function setUri(uris: Subscriptions, { method, params }: JsonObject): void {
 /** If it cannot be shared with other processes, it stays in this one, and its client is served all the same. */
 export async function remembered(services: Services, recorded: Promise<void> | undefined): Promise<void> {
   await recorded?.catch((error: unknown) => {
-    services.settings.logger.warn('a change of a session could not be stored', { error: String(error) });
+    services.settings.logger.warn('a change of a session could not be stored', { error });
   });
 }

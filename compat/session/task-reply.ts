@@ -4,7 +4,7 @@
  * Whichever process has its connection goes on with it: it reads which asks the stream has, and appends those that are
  * missing. Two that do so at once lose positions to one another, and read again.
  */
-import { AwaitError, deferred, isObject, type JsonObject } from '../../src/base/values.ts';
+import { deferred, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
 import { isRequestId, messageText } from '../../src/doors/http/reply.ts';
@@ -14,7 +14,7 @@ import type { StreamEvent } from '../../src/stream/log.ts';
 import { RETRY_LATER } from '../../src/stream/sse-sink.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import { serveSessionTask } from '../tasks/session.ts';
-import { atOnce, pause, sse } from './call-reply.ts';
+import { atOnce, expiredEvent, LIVE_REPLY, pause, sse } from './call-reply.ts';
 import type { Exchange } from './exchange.ts';
 import { Held } from './held.ts';
 import type { Session } from './session.ts';
@@ -117,7 +117,7 @@ export class TaskReply implements CallStream {
     await new Promise<void>((connected) => {
       const connect = (sink: Sink): Sink => {
         connected();
-        return sink;
+        return untilExpiry(sink, () => this.#request.id);
       };
       this.#reply.resolve(sse(services, session, found, 'postStreams', connect));
       inbound.signal.addEventListener('abort', () => connected(), { once: true });
@@ -152,32 +152,41 @@ function recordOf(stream: string): string {
   return `${stream}:request`;
 }
 
-/** A client came back for such a reply: this process goes on with it, whichever began it. */
-export function resumeTaskReply(exchange: Exchange, stream: string, sink: Sink): void {
-  const stopping = new AbortController();
-  sink.onClose(() => stopping.abort());
-  void goOn(exchange, stream, stopping);
+/** A connection whose client is told as the reply's time ends, if a store that is away keeps its outcome from it. */
+function untilExpiry(sink: Sink, request: () => string | number | undefined): Sink {
+  return {
+    ...sink,
+    end: (why) => {
+      const id = why === 'expired' ? request() : undefined;
+      if (id !== undefined) sink.send(expiredEvent(LIVE_REPLY, id));
+      sink.end(id === undefined ? why : 'finished');
+    },
+  };
 }
 
-async function goOn(
-  { services, session }: Exchange,
-  stream: string,
-  stopping: AbortController,
-): Promise<void> {
-  const { logger, limits } = services.settings;
+/** A client came back for such a reply: this process goes on with it, whichever began it. @returns its connection */
+export function resumeTaskReply({ services, session }: Exchange, stream: string, sink: Sink): Sink {
+  const stopping = new AbortController();
   const { signal } = stopping;
   const stop = (): void => stopping.abort();
-  while (!signal.aborted) {
-    try {
-      if (await produce(services, session, stream, { signal, stop })) break;
-    } catch (error) {
-      // The client waits on its connection for as long as the store is away.
-      const { message } = AwaitError.from(error);
-      logger.warn('the reply to a client that waits for a task waits for the store', { error: message });
+  sink.onClose(stop);
+  let request: string | number | undefined;
+  const { logger, limits } = services.settings;
+  const goOn = async (): Promise<void> => {
+    while (!signal.aborted) {
+      try {
+        const named = (id: string | number): unknown => (request = id);
+        if (await produce(services, session, stream, { signal, stop, named })) break;
+      } catch (error) {
+        // The client waits on its connection for as long as the store is away.
+        logger.warn('the reply to a client that waits for a task waits for the store', { error });
+      }
+      await pause(limits.lease / 2, signal);
     }
-    await pause(limits.lease / 2, signal);
-  }
-  if (session.taskReplies.get(stream) === stop) session.taskReplies.delete(stream);
+    if (session.taskReplies.get(stream) === stop) session.taskReplies.delete(stream);
+  };
+  void goOn();
+  return untilExpiry(sink, () => request);
 }
 
 /** @returns whether nothing more is to be appended */
@@ -185,12 +194,17 @@ async function produce(
   services: Services,
   session: Session,
   stream: string,
-  { signal: stopped, stop }: { signal: AbortSignal; stop: () => void },
+  {
+    signal: stopped,
+    stop,
+    named,
+  }: { signal: AbortSignal; stop: () => void; named: (request: string | number) => unknown },
 ): Promise<boolean> {
   const { store } = services;
   const record = store?.isShared === true ? await store.get(recordOf(stream)) : undefined;
   if (!isObject(record) || !isRequestId(record.id) || !isObject(record.params)) return true;
   const request = { id: record.id, method: String(record.method), params: record.params };
+  named(record.id);
   const other = session.taskReplies.get(stream);
   if (other !== stop) other?.();
   session.taskReplies.set(stream, stop);

@@ -52,13 +52,10 @@ export class ToolMarks {
 
   /** @param instance the caller's; it is asked where that is not known, and not waited for */
   of(principal: string | undefined, name: string, instance: ListedInstance): TaskMark | Promise<TaskMark> {
-    return this.known(principal, name) ?? this.#look(principal, name, instance);
-  }
-
-  async #look(principal: string | undefined, name: string, instance: ListedInstance): Promise<TaskMark> {
+    const known = this.known(principal, name);
+    if (known !== undefined) return known;
     const late = new Promise<undefined>((resolve) => setImmediate(resolve, undefined));
-    const listed = await Promise.race([this.#list(principal, instance), late]);
-    return listed?.get(name) ?? NONE;
+    return Promise.race([this.#list(principal, instance), late]).then((listed) => listed?.get(name) ?? NONE);
   }
 
   /** Reads the facts from a list that a client requested, which saves a request. */

@@ -13,7 +13,7 @@ export function refusal({ settings }: Services, thrown: unknown): RpcError {
   const error = AwaitError.from(thrown);
   const { message, code } = error;
   if (code === 'bad-token' || code === 'bad-answer') settings.logger.warn(message, { code });
-  else settings.logger.error(message, { code, cause: String(error.cause ?? '') });
+  else settings.logger.error(message, { code, cause: error.cause });
   return code === 'bad-token' ? UNKNOWN : wireError(error);
 }
 

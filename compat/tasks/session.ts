@@ -5,8 +5,8 @@
  */
 
 import {
-  AwaitError,
   badToken,
+  hasCode,
   type JsonObject,
   LONG,
   memoryOf,
@@ -50,9 +50,8 @@ export async function taskCreated(services: Services, session: Session, taskId: 
   const tasks = tasksOf(services);
   const view = await tasks.get(taskId, session.principal);
   void tellChanges(services, session, tasks, view).catch((error: unknown) => {
-    const { code, message } = AwaitError.from(error);
-    if (code !== 'bad-token')
-      services.settings.logger.warn('the changes of a task could not be sent', { error: message });
+    if (!hasCode(error, 'bad-token'))
+      services.settings.logger.warn('the changes of a task could not be sent', { error });
   });
   return { result: { task: taskOnWire(services, view) } };
 }

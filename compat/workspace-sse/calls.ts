@@ -101,7 +101,7 @@ export class Calls {
       return { jsonrpc: '2.0', id, result: instance.initialized };
     } catch (error) {
       const { code, message, cause } = AwaitError.from(error);
-      this.services.settings.logger.warn(message, { code, cause: String(cause ?? '') });
+      this.services.settings.logger.warn(message, { code, cause });
       const isTheirs = code === 'bad-answer';
       const told = isTheirs ? invalidParams('the server does not take these capabilities') : INTERNAL;
       return { jsonrpc: '2.0', id, error: told };

@@ -281,7 +281,7 @@ export class Channels {
     else {
       void streams.remove(channel.id, channel.scope).catch((error: unknown) => {
         settings.logger.warn('a stream could not be deleted; it stays until it expires', {
-          error: String(error),
+          error,
         });
       });
     }

@@ -26,7 +26,7 @@
  * 10. One instance for each call.
  */
 import { Quota, type Shares } from '../../src/base/quota.ts';
-import { AwaitError, CANCEL, deferred, invalidParams, type JsonObject } from '../../src/base/values.ts';
+import { CANCEL, deferred, invalidParams, type JsonObject } from '../../src/base/values.ts';
 import { type Begun, newCallId } from '../../src/call/engine.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
@@ -350,8 +350,7 @@ function anyClient({ settings }: Services): Client {
 function written(services: Services, telling: Promise<void>): void {
   // If it cannot be shared with other processes, it stays in this one, and its client is served all the same.
   const settled = telling.catch((error: unknown) => {
-    const { message } = AwaitError.from(error);
-    services.settings.logger.warn('a record of a stream could not be stored', { error: message });
+    services.settings.logger.warn('a record of a stream could not be stored', { error });
   });
   services.writing.add(settled);
   void settled.then(() => services.writing.delete(settled));

@@ -158,7 +158,7 @@ export class Listeners {
     this.#services.settings.logger.warn(
       'the listeners of a workspace could not be stored for other processes',
       {
-        error: String(error),
+        error,
       },
     );
   }

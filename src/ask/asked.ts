@@ -295,7 +295,11 @@ export class AskedAnswers {
     if (isKept) sent?.stop.abort();
     else if (sent?.given !== undefined) {
       this.#sent.delete(key);
-      if (await this.#believes(sent, sent.given, isForPage)) outcome = sent.given.response;
+      const { response, had } = sent.given;
+      const isMeant =
+        sent.doubtful === undefined ||
+        ('error' in response ? !isForPage : await calls.believes(call, response.result, had));
+      if (isMeant) outcome = response;
       else if (!isForPage) await this.#doubt(call, ask);
     } else if (this.#isLive && !isForPage && (sent?.doubtful?.until ?? Infinity) <= clock.now())
       await this.#doubt(call, ask);
@@ -397,13 +401,6 @@ export class AskedAnswers {
       // It is no result of such a question.
     }
     return { error: invalidParams('the answer does not fit its question') };
-  }
-
-  /** Whether it is its user's response. @param isDoubted whether the page asks, too */
-  async #believes({ call, doubtful }: Sent, { response, had }: Given, isDoubted: boolean): Promise<boolean> {
-    if (doubtful === undefined) return true;
-    if ('error' in response) return !isDoubted;
-    return this.#parts.calls.believes(call, response.result, had);
   }
 
   /** The page asks. */

@@ -33,7 +33,7 @@ import type { Responded } from '../call/run/outcome.ts';
 import { isBadToken } from '../call/run/wire-error.ts';
 import { REPEATED } from '../checkpoint/page-records.ts';
 import { AskedAnswers, LOOK, offered } from './asked.ts';
-import { expiryOf, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+import { type AtAsks, expiryOf, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** How often a call may be found claimed by another request before this one gives up. */
 const TRIES = 5;
@@ -63,6 +63,8 @@ export interface ContinuedCallParts {
   readonly check: AnswerCheck;
   /** Whether another process may take a call over. */
   readonly isShared: boolean;
+  /** Whether its tools run in servers elsewhere, which know no steps: nothing of a turn is given up to another process. */
+  readonly holdsServers: boolean;
   /** How long the owner of a turn may be silent, in milliseconds. */
   readonly lease: number;
   /** An ask waits for its person from now on, on a page. */
@@ -84,6 +86,15 @@ export interface ContinuedRequest {
   readonly isKept: boolean;
   /** Whether it is continued in a frame of its own, and the waiting call may have begun. */
   readonly isAgain: boolean;
+}
+
+/** A call that a person was asked for, and that a request's own is equal to. */
+interface EqualCall {
+  readonly id: string;
+  /** Where it waits. */
+  readonly standing?: AtAsks;
+  /** What it came to, as this request's client gets it. */
+  readonly outcome?: Response;
 }
 
 export class ContinuedCall implements Instance {
@@ -150,29 +161,38 @@ export class ContinuedCall implements Instance {
     this.#isCancelled = !this.#asked.cancel();
   }
 
-  release(isUnfinished: boolean, frame?: Frame, isTold?: boolean): void {
+  release(isUnfinished: boolean, frame?: Frame, why?: string): void {
     this.#over.abort();
-    if (!this.#isGiven) this.#request.home.release(isUnfinished, frame, isTold);
+    if (!this.#isGiven) this.#request.home.release(isUnfinished, frame, why);
   }
 
   /** @returns undefined where nobody waits for the response any more */
   async #run(frame: Frame): Promise<Response | undefined> {
-    const { calls } = this.#parts;
     const { key } = this.#request;
     if (key !== undefined) return this.#named(frame, key);
     // The call that it began goes before an equal one.
     const begun = this.#request.isAgain ? await this.#begun() : UNKNOWN;
     if (begun.kind !== 'unknown') return this.#from(frame, begun);
+    const equal = await this.#equal();
+    return equal?.outcome ?? this.#from(frame, equal?.standing ?? UNKNOWN);
+  }
+
+  /**
+   * Of the calls that this one is equal to: one that waits and was answered; else one whose outcome was not sent, or a
+   * short time ago; else one that waits.
+   */
+  async #equal(): Promise<EqualCall | undefined> {
+    const { calls, clock } = this.#parts;
     const ids = await calls.equal(this.#request.call, this.#workspace);
     const ended: [string, Response][] = [];
-    let waiting: Standing = UNKNOWN;
+    let waiting: EqualCall | undefined;
     for (const id of ids) {
       const standing = await calls.standing(id);
       // The records of one that is over stay for a while.
-      if (standing.kind === 'asks' && standing.checkpoint.call.expires > this.#parts.clock.now()) {
+      if (standing.kind === 'asks' && standing.checkpoint.call.expires > clock.now()) {
         // Of those that began at one moment, the one that was answered goes on.
-        if (ids.length > 1 && (await calls.isAnswered(standing))) return this.#goOn(frame, standing, true);
-        if (waiting === UNKNOWN) waiting = standing;
+        if (ids.length > 1 && (await calls.isAnswered(standing))) return { id, standing };
+        waiting ??= { id, standing };
       } else if (standing.kind === 'ended') {
         this.#parts.ended(id);
         const { response } = standing;
@@ -182,10 +202,10 @@ export class ContinuedCall implements Instance {
     }
     for (const [id, response] of ended) {
       const { at, isFirst } = await calls.sent({ id, expires: this.#own.expires });
-      if (isFirst) return response;
-      if (this.#parts.clock.now() - at <= REPEATED) return sentBefore(response);
+      if (isFirst) return { id, outcome: response };
+      if (clock.now() - at <= REPEATED) return { id, outcome: sentBefore(response) };
     }
-    return this.#from(frame, waiting);
+    return waiting;
   }
 
   /** The call that the request began elsewhere, perhaps under another secret. */
@@ -204,9 +224,13 @@ export class ContinuedCall implements Instance {
   async #named(frame: Frame, key: string): Promise<Response | undefined> {
     const { calls, clock, lease } = this.#parts;
     if (key.length === 0 || key.length > KEY_LENGTH) return BAD_KEY;
-    const id = await calls.named(this.#own, key, this.#workspace);
-    if (id === undefined) return OTHER_ARGUMENTS;
+    // A host may give each of its model's calls a key of its own: an equal call has one more key then.
+    const equal = this.#request.person === undefined ? undefined : await this.#equal();
+    const named = await calls.named(this.#own, key, this.#workspace, equal?.id);
+    if (named === undefined) return OTHER_ARGUMENTS;
+    const { id, isNew } = named;
     if (id === '') return NOT_KEPT;
+    if (isNew && id === equal?.id && equal.outcome) return equal.outcome;
     const isOwn = id === this.#own.id;
     this.#own = { ...this.#own, id };
     if (isOwn && !this.#request.isAgain) return this.#after(frame, await this.#begin(frame));
@@ -228,7 +252,12 @@ export class ContinuedCall implements Instance {
       case 'asks':
         return this.#goOn(frame, standing, true);
       case 'runs': {
-        const outcome = await this.#takeUp(frame);
+        // Another process began it, in a request that this process has taken over.
+        const { home, isKept } = this.#request;
+        const take = isKept ? async () => home : undefined;
+        const { id } = this.#own;
+        const taken = this.#parts.engine.takeUp(id, this.#own, this.#context(frame), take);
+        const outcome = await taken.outcome;
         if (outcome.kind === 'responded' && outcome.failure === undefined)
           await this.#parts.calls.sent(this.#own);
         if (!isBadToken(outcome)) return this.#after(frame, outcome);
@@ -263,13 +292,6 @@ export class ContinuedCall implements Instance {
       this.#context(frame),
       this.#request.home,
     ).outcome;
-  }
-
-  /** Another process began it, in a request that this process has taken over. */
-  #takeUp(frame: Frame): Promise<Outcome> {
-    const { home, isKept } = this.#request;
-    const take = isKept ? async () => home : undefined;
-    return this.#parts.engine.takeUp(this.#own.id, this.#own, this.#context(frame), take).outcome;
   }
 
   async #after(frame: Frame, outcome: Outcome): Promise<Response | undefined> {
@@ -340,15 +362,16 @@ export class ContinuedCall implements Instance {
       hasResumed = true;
       // If this process ends in a step, the client comes back.
       if (!this.#isNamed) await frame.journal.begin?.();
+      const worksOn = this.#parts.holdsServers && (await calls.waitsFor(call.id)) !== undefined;
       const state = { callId: call.id, at, ...defined({ owner: by }) };
       const outcome = await engine.resumeAt(
         state,
         { binding: bindingOf(call), ...answers, ...defined({ sent: claim?.sent }) },
-        this.#context(frame),
+        this.#context(frame, worksOn),
       );
       if (outcome.kind === 'responded' && outcome.failure === undefined) {
         this.#parts.ended(call.id);
-        await calls.sent(call);
+        if (!this.#over.signal.aborted) await calls.sent(call);
         return outcome.response;
       }
       if (outcome.kind !== 'suspended' && outcome.kind !== 'responded') return this.#left(call);
@@ -387,7 +410,8 @@ export class ContinuedCall implements Instance {
     return this.#request.key !== undefined;
   }
 
-  #context(frame: Frame): RequestContext {
+  /** @param worksOn whether the tool does, where the request is cancelled */
+  #context(frame: Frame, worksOn = false): RequestContext {
     const { refuses, address } = this.#request.context;
     const { home, isKept } = this.#request;
     return {
@@ -397,7 +421,7 @@ export class ContinuedCall implements Instance {
       capabilities: this.#own.client.capabilities,
       hasPerson: this.#request.person !== undefined,
       // With a key its request may come again after a time-out, which cancels no more than the request.
-      ...(!this.#isNamed && { signal: this.#gone.signal }),
+      ...(!this.#isNamed && !worksOn && { signal: this.#gone.signal }),
       notify: (notification) => frame.notify(notification),
       ...(isKept && { home: async () => home }),
       ...defined({

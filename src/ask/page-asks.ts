@@ -7,7 +7,6 @@ import {
   isObject,
   type JsonObject,
   type Repeating,
-  systemClock,
 } from '../base/values.ts';
 import { sortAnswers } from '../call/ask/answer.ts';
 import { missingCapability } from '../call/ask/capability.ts';
@@ -36,12 +35,13 @@ export interface PageAsksParts {
   /** Undefined without a page: then there are idempotency keys alone. */
   readonly settings: AskSettings | undefined;
   readonly lease: number;
+  readonly holdsServers: boolean;
   readonly store: KeyvCallStore;
   readonly records: IndexRecords;
   readonly names: Names;
   readonly sealer: Sealer;
   readonly ttl: number;
-  readonly now: () => number;
+  readonly clock: Clock;
   readonly logger: Logger;
   readonly mayReplay: EngineParts['replay'];
   readonly check: EngineParts['check'];
@@ -57,7 +57,6 @@ type Asked = Pick<AskEvent, 'person' | 'url' | 'tool'>;
 export class PageAsks {
   readonly calls: WaitingCalls;
   readonly #parts: PageAsksParts;
-  readonly #clock: Clock;
   /** Tools whose calls may not be run again, of which the log was told. */
   readonly #told = new Set<string>();
   /** By the ids of calls that wait for a person, as far as this process opened their asks. */
@@ -65,11 +64,10 @@ export class PageAsks {
 
   constructor(parts: PageAsksParts) {
     this.#parts = parts;
-    const { store, records, names, sealer, ttl, now, settings, server, answered } = parts;
-    this.#clock = { ...systemClock, now };
+    const { store, records, names, sealer, ttl, clock, settings, server, answered } = parts;
     const urlOf = ({ id, expires }: CallRecord): string =>
       `${settings?.url.href}/${sealer.seal('ask', { id }, expires)}`;
-    this.calls = new WaitingCalls({ store, records, names, ttl, now, urlOf, server, answered });
+    this.calls = new WaitingCalls({ store, records, names, ttl, now: clock.now, urlOf, server, answered });
   }
 
   /** What a server is told of its client: that it can be asked by forms, where a person can. */
@@ -92,13 +90,14 @@ export class PageAsks {
   readonly route: NonNullable<EngineParts['route']> = (home, call, context, how) => {
     if (call.outlasted === undefined || context.isRehearsal) return undefined;
     const { person, key } = call.outlasted;
-    const { engine, store, lease, check } = this.#parts;
+    const { engine, store, lease, check, clock, holdsServers } = this.#parts;
     const parts = {
       engine: engine(),
       calls: this.calls,
-      clock: this.#clock,
+      clock,
       check,
       isShared: store.isShared,
+      holdsServers,
       lease,
       opened: (waiting: CallRecord, waits: WaitsFor) => this.#opened(waiting, waits),
       ended: (callId: string) => this.settled(callId),
@@ -109,7 +108,7 @@ export class PageAsks {
   /** See `EngineParts`. A client's user has answered what the page asks by now: the first answer counts. */
   readonly late: NonNullable<EngineParts['late']> = async (callId, principal, key, response) => {
     if ('error' in response || isContinued(callId)) return false;
-    const { now, check } = this.#parts;
+    const { clock, check } = this.#parts;
     for (const id of await this.calls.continuedBy(callId)) {
       const standing = await this.calls.standing(id);
       if (standing.kind !== 'asks' || standing.claim?.answers.some((one) => one.key === key)) continue;
@@ -118,12 +117,17 @@ export class PageAsks {
       if (ask === undefined || call.principal !== principal) continue;
       // One that was sent a URL was not asked: the page's answer is the answer.
       if ((await this.calls.doubtOf(call, ask))?.isForm !== true) continue;
-      const { accepted } = sortAnswers([ask], { [key]: response.result }, now(), check);
+      const { accepted } = sortAnswers([ask], { [key]: response.result }, clock.now(), check);
       const [given] = accepted;
       if (given === undefined || 'error' in given.response) continue;
       const had = this.calls.time() - (await this.calls.asked(call, ask));
       if (!(await this.calls.believes(call, given.response.result, had))) continue;
-      return this.calls.answer(call, ask, { response: given.response, by: '', route: 'client', time: now() });
+      return this.calls.answer(call, ask, {
+        response: given.response,
+        by: '',
+        route: 'client',
+        time: clock.now(),
+      });
     }
     return false;
   };
@@ -170,7 +174,7 @@ export class PageAsks {
       }
       return typeof person === 'string' && person !== '' ? person : undefined;
     } catch (error) {
-      logger.error('ask.person threw; the caller has no person', { error: String(error) });
+      logger.error('ask.person threw; the caller has no person', { error });
       return undefined;
     }
   }
@@ -180,7 +184,7 @@ export class PageAsks {
     const asked = { person, url, tool: String(params.name) };
     this.tell('opened', asked);
     this.settled(id);
-    const timer = callAt(this.#clock, expires, () => {
+    const timer = callAt(this.#parts.clock, expires, () => {
       this.#expiries.delete(id);
       void this.calls
         .standing(id)
@@ -198,9 +202,9 @@ export class PageAsks {
 
   /** Tells the operator. */
   tell(what: AskEvent['what'], { person, url, tool }: Asked): void {
-    const { settings, logger, now } = this.#parts;
-    const event: AskEvent = { what, person, url, tool, time: now() };
-    const failed = (error: unknown): void => logger.error('ask.on failed', { what, error: String(error) });
+    const { settings, logger, clock } = this.#parts;
+    const event: AskEvent = { what, person, url, tool, time: clock.now() };
+    const failed = (error: unknown): void => logger.error('ask.on failed', { what, error });
     try {
       void Promise.resolve(settings?.on?.(event)).catch(failed);
     } catch (error) {

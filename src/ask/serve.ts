@@ -59,6 +59,8 @@ const TOO_LATE = ['It was answered before, or its time is over. What you sent no
 
 const ANEW = ['Open the link again, and answer on its page.'];
 
+const SIGNED_OUT = ['Your answer was not taken. Open this link, sign in, and answer again.'];
+
 const NOT_NOW = 'This page cannot be shown now';
 
 const BUSY = ['Wait until they are shown, and try again.'];
@@ -132,7 +134,13 @@ export class AskPage {
     const url = id === '' ? settings.url.href : `${settings.url.href}/${id}`;
     const authorized = await settings.authorize(inbound.request(), { url });
     // By what it has: servers replace the global class, whose static functions make the runtime's.
-    if ('arrayBuffer' in Object(authorized)) return replyTo(authorized as Response);
+    if ('arrayBuffer' in Object(authorized)) {
+      const response = authorized as Response;
+      // Browsers follow no form to another site from here (`form-action`).
+      if (method === 'POST' && response.headers.has('location'))
+        return note(403, 'You are signed out', SIGNED_OUT, settings.url.href);
+      return replyTo(response);
+    }
     const who = authorizedBy(authorized);
     if (who === undefined)
       return note(403, 'You are not signed in', ['Sign in to this service, and open the link again.']);

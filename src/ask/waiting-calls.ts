@@ -183,21 +183,28 @@ export class WaitingCalls {
   /**
    * Takes an idempotency key for a call: in the row of now and in the one before, so that two processes whose clocks
    * differ meet in one.
-   * @returns the id of the call that has it; undefined where that has other arguments; '' where it is gone
+   * @param named the id of the call that it names from now on, if that is another one
+   * @returns the id of the call that has it, '' where that is gone, and whether this call took it; undefined where that has
+   * other arguments
    */
-  async named(call: CallRecord, key: string, workspace: string | undefined): Promise<string | undefined> {
+  async named(
+    call: CallRecord,
+    key: string,
+    workspace: string | undefined,
+    named = call.id,
+  ): Promise<{ id: string; isNew: boolean } | undefined> {
     const { names, now } = this.#parts;
     const { id, principal, params } = call;
     const what = digest([params.name ?? null, params.arguments ?? {}, workspace ?? null]);
     const row = Math.floor(now() / this.#unit);
     const known = names.guessable('idempotency-key', principal ?? null, key);
-    let owner = `${id} ${what}`;
+    let owner = `${named} ${what} ${id}`;
     for (const at of [row - 1, row]) {
       // In one order, whichever secret is a process's first: two in the middle of a rotation meet in each name.
       for (const name of known.toSorted()) owner = await this.#keyOwner(name, at, owner, call);
     }
-    const [ownerId, args] = owner.split(' ');
-    return args === what || owner === '' ? ownerId : undefined;
+    const [ownerId = '', args, by] = owner.split(' ');
+    return args === what || owner === '' ? { id: ownerId, isNew: by === id } : undefined;
   }
 
   /** Takes one name of a key. @returns who has it: `owner`, or an earlier one; '' for one that cannot be found */

@@ -10,6 +10,8 @@ export type JsonObject = Record<string, unknown>;
 export const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 export const CANCEL = 'notifications/cancelled';
 export const ELICIT = 'elicitation/create';
+/** The reason of a cancellation at a server elsewhere whose call may go on in another. */
+export const WENT_ON = 'mcp-await: the call continues elsewhere';
 
 /** The JSON-RPC error of params that make no sense. */
 export const invalidParams = (why: string) => ({ code: -32602, message: `Invalid params: ${why}` });

@@ -19,9 +19,9 @@ import {
 } from '../base/values.ts';
 import { checkResponses, type ErrorAnswers } from './ask/answer.ts';
 import { type CallRecord, type Checkpoint, type Entry, FORMAT, type Response } from './journal/entries.ts';
-import { isSilent } from './journal/follow.ts';
 import { LateJournal } from './journal/late.ts';
 import { RunJournal } from './journal/run-journal.ts';
+import { silenceOf } from './journal/silence.ts';
 import type { OpenJournal } from './journal/store.ts';
 import { isAppended, volatileJournal } from './journal/writer.ts';
 import { Active } from './run/active.ts';
@@ -278,9 +278,9 @@ export class Engine {
    * Takes over a resumable call whose owner gave no sign of life for a lease; before that, its outcome comes from the
    * owner. Open asks go out again, under their keys.
    * @param take called when the call belongs to this process, before its first message: opens an instance
-   * @param how `pace`: longest pause between two reads, in milliseconds, by default 500; `silentAt`: the position at
-   * which its owner was already silent for a lease; the call is left alone if it has moved since; `seen` is called with
-   * each entry that is read; `reading` is appended once the end is reached
+   * @param how `pace`: longest pause between two reads, in milliseconds, by default 500; `silentAt`: a position
+   * after which its owner wrote nothing for a lease; the call is left alone if it has since; `seen` is called with each
+   * entry that is read; `reading` is appended once the end is reached
    */
   takeUp(
     callId: string,
@@ -464,7 +464,8 @@ export class Engine {
     const { call, running } = checkpoint;
     const parked = this.#runs.parked.get(keyOf({ callId: call.id, at }));
     if (parked !== undefined) return parked.frame.isReady;
-    return store !== undefined && running !== undefined && isSilent(store, clock, call.id, limits.lease);
+    if (store === undefined || running === undefined) return false;
+    return (await silenceOf(clock, store, call.id).lasts()) >= limits.lease;
   }
 
   async #resume(

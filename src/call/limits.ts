@@ -205,9 +205,7 @@ export type Limits = Readonly<typeof LIMITS & typeof CONSTANTS & Record<keyof ty
 const TUNING = Symbol.for('mcp-await.tuning');
 
 /** Options of a test: `createAwaitHandler(factory, { ...tuned({ stalled: 200 }) })`. */
-export function tuned(limits: Partial<Limits>): object {
-  return { [TUNING]: limits };
-}
+export const tuned = (limits: Partial<Limits>): object => ({ [TUNING]: limits });
 
 /** @throws AwaitError `bad-option` */
 export function limitsOf(options: { readonly limits?: LimitOptions } = {}): Limits {

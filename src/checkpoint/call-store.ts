@@ -96,6 +96,8 @@ export class KeyvCallStore implements CallStore {
   /** How far the store's clock, if it has one, is ahead of this process's monotonic one, and when it was looked at. */
   #ahead: number | undefined;
   #looked = -Infinity;
+  /** When the store was last seen to take writes. */
+  #tried = -Infinity;
   #probe: { readonly at: number; readonly answers: Promise<boolean> } | undefined;
 
   /**
@@ -160,12 +162,17 @@ export class KeyvCallStore implements CallStore {
     }
   }
 
-  heard(callId: string): Promise<unknown> {
+  async heard(callId: string, silence: number): Promise<unknown> {
+    const now = this.#clock.elapsed();
+    if (silence >= this.#lease / 2 && now >= this.#tried + this.#lease / 4) {
+      await this.#retry.read(() => this.#backing.replace('look', 0, MARGIN));
+      this.#tried = now;
+    }
     return this.get(`${callId}:beat`);
   }
 
-  get failedReads(): number {
-    return this.#retry.failedReads;
+  get failures(): number {
+    return this.#retry.failures;
   }
 
   get isShared(): boolean {
@@ -365,19 +372,24 @@ export class KeyvCallStore implements CallStore {
 
   /** Milliseconds since the epoch by the store's own clock, once that was looked at, or by this process's. */
   time(): number {
-    const { elapsed } = this.#clock;
-    const began = elapsed();
-    if (began > this.#looked + LOOK) {
-      // Again in a second, where it fails or is slow.
-      this.#looked = began + 1_000 - LOOK;
-      const looked = (time: number | undefined): void => {
-        const trip = elapsed() - began;
-        if (trip < QUICK) this.#looked = began;
-        if (trip < QUICK || this.#ahead === undefined) this.#ahead = time && time - began - trip / 2;
-      };
-      this.#backing.time().then(looked, () => {});
-    }
-    return this.#ahead === undefined ? this.#clock.now() : Math.round(began + this.#ahead);
+    const now = this.#clock.elapsed();
+    if (now > this.#looked + LOOK) void this.#look().catch(() => {});
+    return this.#ahead === undefined ? this.#clock.now() : Math.round(now + this.#ahead);
+  }
+
+  /** Looks at the store's clock before it is needed. */
+  async look(): Promise<void> {
+    await this.#retry.read(() => this.#look()).catch(() => {});
+  }
+
+  async #look(): Promise<void> {
+    const began = this.#clock.elapsed();
+    // Again in a second, where it fails or is slow.
+    this.#looked = began + 1_000 - LOOK;
+    const time = await this.#backing.time();
+    const trip = this.#clock.elapsed() - began;
+    if (trip < QUICK) this.#looked = began;
+    if (trip < QUICK || this.#ahead === undefined) this.#ahead = time && time - began - trip / 2;
   }
 
   /** Several records, in one read where the store can. */

@@ -49,7 +49,7 @@ type RecordWrite = (key: string, value: unknown) => boolean | Promise<boolean>;
 export function primitiveOf(keyv: Keyv): Primitive {
   const adapter = innermost(keyv);
   if (adapter instanceof Map) return 'map';
-  if (isInserting(adapter)) return 'own';
+  if ('insertIfAbsent' in adapter && typeof adapter.insertIfAbsent === 'function') return 'own';
   if (isRedis(adapter)) return 'redis';
   return tableOf(adapter)?.dialect ?? 'none';
 }
@@ -312,10 +312,6 @@ function bridge(outer: Adapter): Adapter | undefined {
   const inner = outer instanceof Map ? undefined : outer._store;
   const isAdapter = typeof inner === 'object' && inner !== null && 'get' in inner && 'set' in inner;
   return isAdapter ? (inner as Adapter) : undefined;
-}
-
-function isInserting(adapter: Adapter): adapter is InsertingAdapter {
-  return 'insertIfAbsent' in adapter && typeof adapter.insertIfAbsent === 'function';
 }
 
 function isRedis(adapter: Adapter): adapter is RedisAdapter {

@@ -53,7 +53,8 @@ export class Names {
     const known = this.#keys.get(name);
     if (known !== undefined) return known;
     const [, expiry = '0', id = name, position = ''] = INNER.exec(name) ?? [];
-    const key = `${PREFIX}${expiry}.${this.#digest(`${expiry}.${id}`)}${position}`;
+    const digest = sha256(JSON.stringify([this.#audience, `${expiry}.${id}`]));
+    const key = `${PREFIX}${expiry}.${digest.slice(0, LENGTH)}${position}`;
     if (name.length > LONGEST) return key;
     this.#keys.set(name, key);
     keepNewest(this.#keys, KEYS);
@@ -76,10 +77,6 @@ export class Names {
     );
     if (first === undefined) throw new AwaitError('internal', 'an index without a key');
     return [first, ...others];
-  }
-
-  #digest(text: string): string {
-    return sha256(JSON.stringify([this.#audience, text])).slice(0, LENGTH);
   }
 }
 

@@ -165,6 +165,7 @@ function isCanonical(token: string): boolean {
 
 function differing(bound: unknown, binding: Binding): string | undefined {
   if (!isObject(bound)) return 'request';
+  // The digest of the arguments is a getter of its class, which a spread leaves out.
   const wanted = { ...binding, args: binding.args } as unknown as JsonObject;
   const names = new Set([...Object.keys(bound), ...Object.keys(wanted)]);
   return [...names].find((name) => bound[name] !== wanted[name]);

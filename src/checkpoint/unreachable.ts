@@ -12,12 +12,6 @@ const PORTS: Readonly<Record<string, string>> = {
   'nats:': '4222',
   'tls:': '4222',
 };
-/** An `@` after the host: the password has a `/`, `?` or `#` in it, and its beginning is read as the host's port. */
-function isSplit(url: string): boolean {
-  const [beforeQuery = ''] = url.slice(url.indexOf('://') + 3).split('=', 1);
-  const at = beforeQuery.indexOf('@');
-  return at >= 0 && /[/?#]/.test(beforeQuery.slice(0, at));
-}
 
 /**
  * @param what `store` or `relay`
@@ -25,7 +19,10 @@ function isSplit(url: string): boolean {
  */
 export function unreachable(what: string, url: string, error: unknown): AwaitError {
   const scheme = url.slice(0, url.indexOf(':'));
-  if (isSplit(url)) {
+  // An `@` after the host: the password has a `/`, `?` or `#` in it, and its beginning is read as the host's port.
+  const [beforeQuery = ''] = url.slice(url.indexOf('://') + 3).split('=', 1);
+  const at = beforeQuery.indexOf('@');
+  if (at >= 0 && /[/?#]/.test(beforeQuery.slice(0, at))) {
     const text = `the password in the URL of the ${scheme} ${what} must be percent-encoded`;
     return new AwaitError('store', text);
   }

@@ -196,7 +196,11 @@ export class Attempts {
    */
   async next(wait?: number): Promise<boolean> {
     if (this.#made >= this.#options.maxRetries || this.#signal.aborted) return false;
-    await pause(wait === undefined ? this.#delay : Math.max(wait, LEAST_WAIT), this.#signal);
+    const { initialReconnectionDelay, reconnectionDelayGrowFactor, maxReconnectionDelay } = this.#options;
+    const earlier = this.#made - this.#immediate;
+    const grown = initialReconnectionDelay * reconnectionDelayGrowFactor ** earlier;
+    const delay = earlier < 0 ? 0 : Math.min(grown, maxReconnectionDelay);
+    await pause(wait === undefined ? delay : Math.max(wait, LEAST_WAIT), this.#signal);
     this.#made += 1;
     return !this.#signal.aborted;
   }
@@ -204,13 +208,6 @@ export class Attempts {
   /** The last attempt succeeded. */
   reset(): void {
     this.#made = 0;
-  }
-
-  get #delay(): number {
-    const { initialReconnectionDelay, reconnectionDelayGrowFactor, maxReconnectionDelay } = this.#options;
-    const earlier = this.#made - this.#immediate;
-    if (earlier < 0) return 0;
-    return Math.min(initialReconnectionDelay * reconnectionDelayGrowFactor ** earlier, maxReconnectionDelay);
   }
 }
 

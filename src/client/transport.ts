@@ -39,15 +39,7 @@ import { type AwaitError, optionError } from '../base/values.ts';
 import { Asks } from './asks.ts';
 import { Endpoint, type EndpointOptions } from './endpoint.ts';
 import type { ClientLink } from './link.ts';
-import {
-  asError,
-  isAnswer,
-  isRequest,
-  RECONNECTION,
-  type Reconnection,
-  type Rpc,
-  type RpcAnswer,
-} from './message.ts';
+import { asError, isAnswer, isRequest, RECONNECTION, type Reconnection, type Rpc } from './message.ts';
 import { refusedAsk, withoutOddUrls } from './odd-urls.ts';
 import { type ClientRevision, rowOf } from './revisions.ts';
 import type { OnState } from './round-trips/round-trips.ts';
@@ -144,8 +136,11 @@ export class AwaitClientTransport implements Transport {
   /** Rejects with an EndpointError, whose `code` is the HTTP status, where the server refuses the message. */
   async send(message: Rpc, options: TransportSendOptions = {}): Promise<void> {
     try {
-      if (isAnswer(message)) await this.#answer(message);
-      else if (isRequest(message)) await this.#link.request(message, options);
+      if (isAnswer(message)) {
+        const ask = message.id === undefined ? undefined : this.#asks.take(message.id);
+        if (ask === undefined) await this.#link.answer(message);
+        else await ask.asker.answer(ask.id, message);
+      } else if (isRequest(message)) await this.#link.request(message, options);
       else await this.#link.notify(message);
     } catch (thrown) {
       this.onerror?.(asError(thrown));
@@ -182,12 +177,6 @@ export class AwaitClientTransport implements Transport {
     if (this.#link.resumeStream !== undefined) return this.#link.resumeStream(lastEventId, options);
     const message = `${this.#revision} has no streams to resume; see the option \`onState\`.`;
     throw optionError(message);
-  }
-
-  async #answer(answer: RpcAnswer): Promise<void> {
-    const ask = answer.id === undefined ? undefined : this.#asks.take(answer.id);
-    if (ask === undefined) return this.#link.answer(answer);
-    await ask.asker.answer(ask.id, answer);
   }
 
   #deliver(message: Rpc): void {

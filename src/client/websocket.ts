@@ -7,7 +7,7 @@
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { excessOf, MOST_MESSAGE } from '../base/bounded-response.ts';
 import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '../base/resume-meta.ts';
-import { AwaitError, CANCEL, defined, isObject, type JsonObject, objectOf } from '../base/values.ts';
+import { AwaitError, CANCEL, defined, type JsonObject, objectOf } from '../base/values.ts';
 import {
   Attempts,
   asError,
@@ -254,7 +254,12 @@ export class AwaitWebSocketTransport implements Transport {
   #noted(message: Rpc): Rpc {
     if (isAnswer(message)) {
       if (isRequestId(message.id)) this.#pending.delete(message.id);
-      if (this.#session === undefined && 'result' in message) this.#began(message.result);
+      if (this.#session === undefined && 'result' in message) {
+        const { _meta, protocolVersion } = message.result;
+        const session = objectOf(_meta)[SESSION_META];
+        if (typeof session === 'string') this.#session = session;
+        if (typeof protocolVersion === 'string') this.#version = protocolVersion;
+      }
       return message;
     }
     const { params } = message;
@@ -267,12 +272,6 @@ export class AwaitWebSocketTransport implements Transport {
     const { _meta: _own, ...others } = params as JsonObject;
     const left = { ...others, ...(Object.keys(rest).length > 0 && { _meta: rest }) };
     return { ...message, params: left } as Rpc;
-  }
-
-  #began(result: JsonObject): void {
-    const session = isObject(result._meta) ? result._meta[SESSION_META] : undefined;
-    if (typeof session === 'string') this.#session = session;
-    if (typeof result.protocolVersion === 'string') this.#version = result.protocolVersion;
   }
 
   #keepAnswer(id: RequestId, answer: RpcAnswer): void {

@@ -19,7 +19,14 @@ export class Ipc {
     channel.on('message', (message) => {
       if (!isObject(message)) return;
       if (typeof message.call === 'string') void this.#serve(services, message);
-      else this.#settle(message);
+      else {
+        const { value, error } = message;
+        const id = Number(message.id);
+        const open = this.#open.get(id);
+        this.#open.delete(id);
+        if (error === undefined) open?.resolve(value);
+        else open?.reject(new Error(String(error)));
+      }
     });
   }
 
@@ -52,12 +59,5 @@ export class Ipc {
 
   #reply(message: unknown): void {
     if (this.#ended === undefined) this.#channel.send?.(message);
-  }
-
-  #settle({ id, value, error }: Record<string, unknown>): void {
-    const open = this.#open.get(Number(id));
-    this.#open.delete(Number(id));
-    if (error === undefined) open?.resolve(value);
-    else open?.reject(new Error(String(error)));
   }
 }

@@ -18,9 +18,9 @@ export function versionDifferences(
   names: VersionNames,
   same: Sameness,
 ): Difference[] {
-  return pairs(ofOld, ofNew).flatMap(([before, after]) =>
+  return ofNew.flatMap((after) =>
     after.steps.flatMap((step, index): Difference[] => {
-      const other = before.steps[index];
+      const other = ofOld.find(({ revision }) => revision === after.revision)?.steps[index];
       if (other === undefined) return [];
       const found = [
         ...outcomeDifference(step, { name: names.old, step: other }, index, same),
@@ -92,11 +92,4 @@ function stepDifferences(ran: readonly string[], before: readonly string[], name
     ...left.map((name) => `${names.renewed} does not run the step '${short(name)}' of ${names.old}`),
     ...added.map((name) => `${names.renewed} runs a step '${short(name)}' that ${names.old} has not`),
   ];
-}
-
-function pairs(ofOld: readonly Column[], ofNew: readonly Column[]): [Column, Column][] {
-  return ofNew.flatMap((after): [Column, Column][] => {
-    const before = ofOld.find(({ revision }) => revision === after.revision);
-    return before === undefined ? [] : [[before, after]];
-  });
 }

@@ -9,7 +9,7 @@
  */
 import { type Clock, defined, isObject, type JsonObject, type Timer } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
-import type { TaskIndex } from '../call/task/index.ts';
+import type { SeenRows, TaskIndex } from '../call/task/index.ts';
 
 /** Whose listeners hear it: a known caller's, those of the anonymous ones (undefined), or all (null). */
 export type Audience = string | undefined | null;
@@ -41,7 +41,7 @@ export class Announcements {
   #writing: Promise<void> | undefined;
   #listeners = 0;
   /** How far the log was read, while somebody listens. */
-  #seen: Promise<Map<string, number>> | undefined;
+  #seen: Promise<SeenRows> | undefined;
   #isReading = false;
   #isToReadAgain = false;
   #timer: Timer | undefined;

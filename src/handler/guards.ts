@@ -108,7 +108,7 @@ export async function refuseScopes(
     }
     return undefined;
   } catch (error) {
-    settings.logger.error('the scopes of a request could not be checked', { error: String(error) });
+    settings.logger.error('the scopes of a request could not be checked', { error });
     return rpcError(500, -32603, 'Internal server error');
   }
 }
@@ -117,19 +117,16 @@ async function challengeReply({ scopes, errorDescription }: Challenge, authInfo:
   const [first, ...more] = scopes;
   // Throws if the list is empty, or holds an invalid scope.
   requireScopes(first ?? '', ...more);
-  const resourceMetadataUrl = metadataOf(authInfo);
+  const { resourceMetadataUrl: given, resource } = authInfo;
+  const isHttp = resource instanceof URL && ['http:', 'https:'].includes(resource.protocol);
+  const found = isHttp ? getOAuthProtectedResourceMetadataUrl(resource) : undefined;
+  const resourceMetadataUrl = typeof given === 'string' ? given : found;
   const error = new OAuthError(OAuthErrorCode.InsufficientScope, errorDescription ?? 'Insufficient scope');
   const response = bearerAuthChallengeResponse(error, {
     requiredScopes: [...scopes],
     ...defined({ resourceMetadataUrl }),
   });
   return replyOf(response);
-}
-
-function metadataOf({ resourceMetadataUrl, resource }: JsonObject): string | undefined {
-  if (typeof resourceMetadataUrl === 'string') return resourceMetadataUrl;
-  const isHttp = resource instanceof URL && ['http:', 'https:'].includes(resource.protocol);
-  return isHttp ? getOAuthProtectedResourceMetadataUrl(resource) : undefined;
 }
 
 /**

@@ -271,7 +271,7 @@ function createHandler(
     // Its session, or this server, was closed while the request arrived.
     if (failure.code === 'closed') return later('closed', id, 'Its session was closed meanwhile');
     const level = failure.code === 'no-room' ? 'warn' : 'error';
-    settings.logger[level](failure.message, { code: failure.code, cause: String(failure.cause ?? '') });
+    settings.logger[level](failure.message, { code: failure.code, cause: failure.cause });
     if (isLater(failure.code)) return later(failure.code, id);
     if (failure.code !== 'limit') return rpcError(500, -32603, 'Internal error', id);
     return json({ jsonrpc: '2.0', id, error: wireError(failure) }, 429);

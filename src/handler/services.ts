@@ -9,7 +9,6 @@ import {
   type Clock,
   defined,
   every,
-  isPerRequest,
   type JsonObject,
   nextTurn,
   objectOf,
@@ -20,7 +19,7 @@ import {
 import { Engine } from '../call/engine.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import { OUTSIDE } from '../call/run/outside.ts';
-import { type IndexRecords, TaskIndex } from '../call/task/index.ts';
+import { type IndexRecords, type SeenRows, TaskIndex } from '../call/task/index.ts';
 import { type Sweeper, sweepTasks } from '../call/task/sweeper.ts';
 import { CallBook } from '../checkpoint/call-book.ts';
 import { KeyvCallStore } from '../checkpoint/call-store.ts';
@@ -143,8 +142,8 @@ export function createServices(
       ? new SecretSource(secrets, ring, (message, detail) => given.logger.warn(message, detail))
       : undefined;
   const unknown = source && (() => source.unknown());
-  const ready = (): boolean | Promise<boolean> => source?.ready() ?? true;
-  void ready();
+  const hasSecrets = (): boolean | Promise<boolean> => source?.ready() ?? true;
+  void hasSecrets();
   const names = new Names(audience, ring);
   const logger = withoutIds(given.logger, (id) => names.label(id));
   const settings: Settings = { ...given, logger };
@@ -165,12 +164,12 @@ export function createServices(
     outcomes: limits.outcomes,
   };
   const retry = new Retry({
-    clock: systemClock,
+    clock,
     lease: limits.lease,
     report: (error) =>
       logger.warn(
         error ? 'the store fails; calls wait until it answers again' : 'the store answers again',
-        error && { code: error.code, error: error.message, cause: String(error.cause ?? '') },
+        error && { code: error.code, error: error.message, cause: error.cause },
       ),
   });
   const local = {
@@ -197,6 +196,11 @@ export function createServices(
             list: async (callId: string, caller: string) => callIndex?.addOwn(callId, caller),
           },
         );
+  // Until then the time is this process's: a token might be over by that.
+  let looking = store?.look().finally(() => {
+    looking = undefined;
+  });
+  const ready = (): boolean | Promise<boolean> => looking?.then(hasSecrets) ?? hasSecrets();
   if (store?.primitive === 'none') {
     logger.warn(
       'this store has no insert-if-absent, so two processes may run the same turn. Use Redis, PostgreSQL or SQLite, or add insertIfAbsent(key, value) to the adapter',
@@ -232,8 +236,7 @@ export function createServices(
     name: () => names.guessable('announcements', null)[0],
     poll: limits.streamPoll,
     clock: systemClock,
-    failed: (error) =>
-      logger.warn('listeners of other processes may have missed a notification', { error: String(error) }),
+    failed: (error) => logger.warn('listeners of other processes may have missed a notification', { error }),
   });
   announcements.onHeard(({ method }) => {
     if (method !== 'notifications/tools/list_changed') return;
@@ -269,12 +272,13 @@ export function createServices(
     new PageAsks({
       settings: isPaged ? settings.ask : undefined,
       lease: limits.lease,
+      holdsServers: isPeerHost(factory),
       store,
       records,
       names,
       sealer,
       ttl: settings.ttl,
-      now,
+      clock,
       logger,
       mayReplay,
       check,
@@ -287,8 +291,6 @@ export function createServices(
         audit('given', call, { person: by, route, question, arguments: args }),
     });
   const time = settings.ask && now;
-  // Looked at before it is needed.
-  if (!isPerRequest()) now();
   const engine: Engine = new Engine({
     ...defined({ store, route: asking?.route, outlasts: asking?.outlasts, late: asking?.late }),
     local: logs,
@@ -381,25 +383,23 @@ export function createServices(
       (deleted) => {
         if (deleted > 0) logger.debug('expired records were deleted', { deleted });
       },
-      (error: unknown) =>
-        logger.warn('expired records could not be deleted; trying again later', { error: String(error) }),
+      (error: unknown) => logger.warn('expired records could not be deleted; trying again later', { error }),
     );
   });
   const { tasks } = engine;
   // Tasks continue after their process died, even if no client asks about them.
   if (tasks !== undefined && taskIndex !== undefined && store?.isShared === true) {
-    const seen = new Map<string, number>();
+    const seen: SeenRows = new Map();
     sweeper = sweepTasks({
       clock,
       lease: limits.lease,
       added: () => taskIndex.added(seen),
-      heard: (id) => store.heard(id),
-      failedReads: () => store.failedReads,
+      store,
       progress: (id, from) => tasks.progress(id, from),
       runsHere: (id) => tasks.runs(id),
       hasRoom: ({ principal }) => tasks.hasRoom(principal),
       takeUp: (call, at) => engine.takeUpTask(call, at),
-      failed: (error) => logger.warn('tasks could not be read; trying again', { error: String(error) }),
+      failed: (error) => logger.warn('tasks could not be read; trying again', { error }),
     });
   }
   let hasLeft = false;
@@ -446,7 +446,7 @@ export function createServices(
     },
     ready,
     async health() {
-      if (!(await ready())) return 'the secrets cannot be had';
+      if (!(await hasSecrets())) return 'the secrets cannot be had';
       return (await store?.answers()) === false ? 'the store does not answer' : undefined;
     },
     listStream: async (caller, id, scope) => {
@@ -554,6 +554,6 @@ function noSession(
       },
     }),
     request: (asked) => refuseOutside(asked, settings.logger),
-    error: (error) => settings.logger.warn('a server instance reported an error', { error: String(error) }),
+    error: (error) => settings.logger.warn('a server instance reported an error', { error }),
   };
 }

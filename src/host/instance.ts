@@ -14,6 +14,7 @@ import {
   objectOf,
   sleep,
   systemClock,
+  WENT_ON,
 } from '../base/values.ts';
 import { namesOddUrl, ODD_URL } from '../base/web-url.ts';
 import { contextOfRequest, nameCall, runInContext, runOutsideContext } from '../call/frame/context.ts';
@@ -36,8 +37,6 @@ const SESSION_METHODS: ReadonlySet<string> = new Set(['initialize', 'ping', 'log
 /** The response to requests that are open in a server when it closes. */
 const CLOSED: Response = { error: { code: -32000, message: 'Connection closed' } };
 
-/** Why a call is cancelled whose frame was dropped. */
-const WENT_ON = 'the call continues elsewhere';
 /** How many ids of requests without a response an instance remembers. */
 const UNANSWERED = 1_000;
 
@@ -191,9 +190,11 @@ export class LiveInstance implements HostInstance {
     const isOwn = frame.call.task?.isOwn === true && this.#options.single && runsTasks;
     const params = { ...request.params, ...(isOwn && { task: {} }), ...round };
     this.#deliver(frame, { id, method, params }, (response) => {
-      const needs = this.#begun.takesRounds ? needsOf(response) : undefined;
+      const result = 'result' in response ? response.result : {};
+      const asksBack = this.#begun.takesRounds && result.resultType === 'input_required';
+      const needs = asksBack ? readNeeds(result) : undefined;
       // The task that the server made of the request.
-      const task = isOwn && 'result' in response ? objectOf(response.result.task) : {};
+      const task = isOwn ? objectOf(result.task) : {};
       const taskId = typeof task.taskId === 'string' ? task.taskId : undefined;
       if (needs !== undefined && JSON.stringify(needs).length > (frame.options.maxDrawnBytes ?? Infinity)) {
         // Each call that waits would hold it, in its frame and in its log.
@@ -208,8 +209,8 @@ export class LiveInstance implements HostInstance {
         })();
       } else if (taskId !== undefined) {
         // If the server runs the tool as a task of its own, the call ends with that task; its asks are the call's.
-        const result = { id, method: 'tasks/result', params: { taskId } };
-        this.#deliver(frame, result, (ended) => this.#finish(frame, ended));
+        const fetching = { id, method: 'tasks/result', params: { taskId } };
+        this.#deliver(frame, fetching, (ended) => this.#finish(frame, ended));
       } else this.#finish(frame, response);
     });
   }
@@ -316,11 +317,11 @@ export class LiveInstance implements HostInstance {
     this.#transport.deliverStray(response);
   }
 
-  release(unfinished: boolean, frame?: Frame, isTold = false): void {
+  release(unfinished: boolean, frame?: Frame, why?: string): void {
     if (this.#options.single) this.close(unfinished);
     else if (unfinished && frame !== undefined) {
-      if (isTold) this.cancel(frame, WENT_ON);
-      else this.abandon(frame);
+      if (why === undefined) this.abandon(frame);
+      else this.cancel(frame, why);
     }
   }
 
@@ -460,12 +461,6 @@ interface Needs extends JsonObject {
 interface RoundParams extends JsonObject {
   readonly inputResponses?: JsonObject;
   readonly requestState?: string;
-}
-
-/** The asks of a response; undefined if it is the outcome. */
-function needsOf(response: Response): Needs | undefined {
-  if (!('result' in response) || response.result.resultType !== 'input_required') return undefined;
-  return readNeeds(response.result);
 }
 
 function readNeeds({ inputRequests, requestState }: JsonObject): Needs {

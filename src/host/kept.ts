@@ -62,7 +62,12 @@ export class KeptInstances {
     { outside, isCall, principal }: KeptUse,
     open: (outside: Outside) => Promise<LiveInstance>,
   ): Promise<HostInstance> {
-    const kept = this.#kept.get(key) ?? this.#open(key, open);
+    let kept = this.#kept.get(key);
+    if (kept === undefined) {
+      const leases = new Set<InstanceLease>();
+      kept = { key, opened: open(outsideOf(leases)), leases };
+      this.#kept.set(key, kept);
+    }
     clearTimeout(kept.timer);
     kept.principal ??= principal;
     this.#unused.leave(kept);
@@ -79,13 +84,6 @@ export class KeptInstances {
 
   close(): void {
     for (const kept of this.#kept.values()) this.#end(kept);
-  }
-
-  #open(key: string, open: (outside: Outside) => Promise<LiveInstance>): KeptInstance {
-    const leases = new Set<InstanceLease>();
-    const kept = { key, opened: open(outsideOf(leases)), leases };
-    this.#kept.set(key, kept);
-    return kept;
   }
 
   #over(kept: KeptInstance, lease: InstanceLease): void {
@@ -199,8 +197,8 @@ class InstanceLease implements HostInstance {
     this.#live.stray(response);
   }
 
-  release(unfinished: boolean, frame?: Frame, isTold?: boolean): void {
-    this.#live.release(unfinished, frame, isTold);
+  release(unfinished: boolean, frame?: Frame, why?: string): void {
+    this.#live.release(unfinished, frame, why);
     if (unfinished && frame) this.#frames.delete(frame);
     if (this.#isCall) this.close();
   }

@@ -136,10 +136,13 @@ export class Router {
     const { relatedRequestId } = options;
     if (!isAboutServer(message.method) && this.#leftBy(relatedRequestId) !== undefined) return;
     const { frame } = this.#ownerOf(relatedRequestId) ?? {};
+    // A server elsewhere names no request, so the proxy names the call that may ask. While that call waits, it causes no
+    // change: the message is for its session.
+    const isWaiting = relatedRequestId !== undefined && frame?.entered === false;
     const isInReply = (): boolean =>
       relatedRequestId !== undefined && frame !== undefined && outside.inReply?.(message, frame) === true;
-    if (frame === undefined || (isAboutServer(message.method) && !isInReply())) {
-      outside.notification(message, frame);
+    if (frame === undefined || (isAboutServer(message.method) && (isWaiting || !isInReply()))) {
+      outside.notification(message, isWaiting ? undefined : frame);
     } else
       frame.notify({
         method: message.method,
@@ -187,7 +190,11 @@ export class Router {
     }
     if (owner.kind === 'none') {
       this.#onAsked();
-      if (method === ROOTS && this.isStarting && this.#options.joins) return this.#askRoots(params);
+      if (method === ROOTS && this.isStarting && this.#options.joins) {
+        if (isObject(this.#options.client.capabilities.roots))
+          return new Promise((settle) => this.#roots.push({ method: ROOTS, params, settle }));
+        return Promise.resolve({ error: { code: -32601, message: 'Client does not support roots' } });
+      }
       // Without a client to ask outside of calls, it goes out with the instance's one call.
       if (this.#options.single) return this.#wait({ method, params, ...listening });
       return this.#options.outside.request({ method, params, ...listening, ...defined({ signal }) });
@@ -258,13 +265,6 @@ export class Router {
         );
       }, SOON).unref();
     });
-  }
-
-  #askRoots(params: unknown): Promise<Response> {
-    if (isObject(this.#options.client.capabilities.roots)) {
-      return new Promise((settle) => this.#roots.push({ method: ROOTS, params, settle }));
-    }
-    return Promise.resolve({ error: { code: -32601, message: 'Client does not support roots' } });
   }
 
   /**

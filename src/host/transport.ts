@@ -129,13 +129,6 @@ export class HostTransport {
     if (!this.#severed) this.#sink.lost(id, error, isMeant);
   }
 
-  /** A request that its server sent itself carries the server's own token. */
-  #progressOf({ params }: Message): AskProgress | undefined {
-    const token = progressTokenOf(params);
-    if (token === undefined) return undefined;
-    return { report: (reported) => this.deliver(progressOn(token, reported)), resets: false };
-  }
-
   async send(message: Message, options?: SendOptions): Promise<void> {
     this.tell(message, options);
     if (message.id === undefined) await turns.next(SHARE, this);
@@ -161,7 +154,12 @@ export class HostTransport {
       this.#sink.notification(message, options);
       return;
     }
-    const progress = this.#progressOf(message);
+    // A request that its server sent itself carries the server's own token.
+    const token = progressTokenOf(message.params);
+    const progress = token !== undefined && {
+      report: (reported: JsonObject) => this.deliver(progressOn(token, reported)),
+      resets: false,
+    };
     this.#asked ??= new Set();
     this.#asked.add(Number(id));
     void this.#sink

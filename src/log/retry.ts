@@ -21,7 +21,7 @@ export interface RetryParts {
 
 export class Retry {
   readonly #parts: RetryParts;
-  #failedReads = 0;
+  #failures = 0;
   /** When the outage that is going on was last reported. */
   #reported: number | undefined;
 
@@ -29,9 +29,9 @@ export class Retry {
     this.#parts = parts;
   }
 
-  /** Reads that failed so far: an observer of a silent owner begins anew when this grows. */
-  get failedReads(): number {
-    return this.#failedReads;
+  /** Reads, and tries to write, that failed so far: an observer of a silent owner begins anew when this grows. */
+  get failures(): number {
+    return this.#failures;
   }
 
   /**
@@ -51,15 +51,13 @@ export class Retry {
     return insert().catch((error: unknown) => this.#again(again, error, until));
   }
 
-  /** @param until as in `insert` @throws AwaitError `store` when it gives up */
+  /**
+   * Reads; or writes what shows whether the store takes writes, and nothing else.
+   * @param until as in `insert`
+   * @throws AwaitError `store` when it gives up
+   */
   read<T>(read: () => Promise<T>, until?: number): Promise<T> {
-    const failed = (error: unknown): void => {
-      if (hasCode(error, 'store')) this.#failedReads += 1;
-    };
-    return read().catch((error: unknown) => {
-      failed(error);
-      return this.#again(read, error, until, failed);
-    });
+    return read().catch((error: unknown) => this.#again(read, error, until, true));
   }
 
   /** For what may be written twice. @param until as in `insert` @throws AwaitError `store` when it gives up */
@@ -67,45 +65,37 @@ export class Retry {
     return write().catch((error: unknown) => this.#again(write, error, until));
   }
 
+  /** @param counts whether its failures say that others cannot write: those of a large record, say, do not */
   async #again<T>(
     attempt: () => Promise<T>,
     first: unknown,
     until: number | undefined,
-    onFailed?: (error: unknown) => void,
+    counts = false,
   ): Promise<T> {
-    const { clock, lease } = this.#parts;
+    const { clock, lease, report } = this.#parts;
     const since = clock.elapsed();
     const isOver = (): boolean =>
       until === undefined ? clock.elapsed() - since >= LEASES * lease : clock.now() >= until;
     let error = first;
     for (let pause = PAUSE.first; ; pause = Math.min(pause * 2, PAUSE.most, lease / 4)) {
       if (!hasCode(error, 'store')) throw error;
-      this.#failed(error);
+      if (counts) this.#failures += 1;
+      const now = clock.elapsed();
+      if (this.#reported === undefined || now - this.#reported >= lease) {
+        this.#reported = now;
+        report?.(error);
+      }
       if (isOver()) throw error;
       // Does not keep the process alive.
       await new Promise<void>((resolve) => void clock.after(pause, resolve).unref());
       try {
         const result = await attempt();
-        this.#answers();
+        if (this.#reported !== undefined) report?.(undefined);
+        this.#reported = undefined;
         return result;
       } catch (again) {
         error = again;
-        onFailed?.(again);
       }
     }
-  }
-
-  #failed(error: AwaitError): void {
-    const { clock, lease, report } = this.#parts;
-    const now = clock.elapsed();
-    if (this.#reported !== undefined && now - this.#reported < lease) return;
-    this.#reported = now;
-    report?.(error);
-  }
-
-  #answers(): void {
-    if (this.#reported === undefined) return;
-    this.#reported = undefined;
-    this.#parts.report?.(undefined);
   }
 }

@@ -12,9 +12,14 @@ const CREDENTIALS = /\/\/[^\s/@]+@/g;
 const LENGTH = 1_000;
 const ITEMS = 20;
 const DEPTH = 4;
+/** Details that may hold an error, or whatever was thrown. */
+const THROWN = /^(?:error|cause)$/;
 
 export function guardedLogger(logger: Logger): Logger {
-  return rewritten(logger, safeText);
+  return rewritten(logger, (text) => {
+    const cut = text.length > LENGTH ? `${text.slice(0, LENGTH)}… (${text.length} characters)` : text;
+    return escaped(cut.replace(CREDENTIALS, '//***@'));
+  });
 }
 
 /** A logger all of whose texts are rewritten, those in its details among them. */
@@ -31,7 +36,8 @@ function rewritten(logger: Logger, text: (text: string) => string): Logger {
     return Object.fromEntries(
       Object.entries(of)
         .slice(0, ITEMS)
-        .map(([name, one]) => [text(name), value(one, depth - 1)]),
+        // What was thrown may be any value: its members are not told.
+        .map(([name, one]) => [text(name), value(THROWN.test(name) ? one && String(one) : one, depth - 1)]),
     );
   };
   const write =
@@ -39,11 +45,6 @@ function rewritten(logger: Logger, text: (text: string) => string): Logger {
     (message: string, detail?: JsonObject): void =>
       logger[level](text(message), detail && members(detail, DEPTH));
   return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
-}
-
-function safeText(text: string): string {
-  const cut = text.length > LENGTH ? `${text.slice(0, LENGTH)}… (${text.length} characters)` : text;
-  return escaped(cut.replace(CREDENTIALS, '//***@'));
 }
 
 /** A stranger's text for a log or a terminal: escaped, and cut. */

@@ -102,6 +102,10 @@ export class ChildLink implements PeerLink {
     this.#read(child.stdout, lines, this.#inflow, () =>
       this.kill(`it wrote a line longer than ${this.#lineBytes} bytes`),
     );
+    // `#why` is set by then if it has exited, or was told to.
+    child.stdout.once('end', () =>
+      setTimeout(() => this.#why ?? this.kill('it closed its output'), LAST_WORDS).unref(),
+    );
     const errors = new Lines(65_536, (line) => {
       if (!FRAME.test(line)) this.#lastError = JSON.stringify(line.trim().slice(0, QUOTED));
       this.#logger.info(line.slice(0, 8_192), { from: this.#name });

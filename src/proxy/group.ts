@@ -242,10 +242,13 @@ export class Group {
     this.#peers.add(peer);
     peer.outside = this.#outside;
     peer.onGone(({ message, how: { planned } }) => {
-      if (this.#peers.delete(peer) && !planned) {
+      const isOurs = this.#peers.delete(peer);
+      if (isOurs && !planned) {
         this.#failures = performance.now() - began > LIVED ? 1 : this.#failures + 1;
         logger.warn('a server ended', { from: name, reason: message });
       }
+      // What its client subscribed to goes on.
+      if (isOurs && planned && this.#set.size > 0) this.#start().catch(() => {});
       this.#serve();
     });
     for (const { method, params } of this.#set.values())

@@ -17,13 +17,14 @@ import {
   type JsonObject,
   objectOf,
   unpassed,
+  WENT_ON,
 } from '../base/values.ts';
 import { type CallContext, currentContext } from '../call/frame/context.ts';
 import type { Response } from '../call/journal/entries.ts';
 import { wireError } from '../call/run/wire-error.ts';
 import type { HostTransport, Message } from '../host/transport.ts';
 import type { Group, PeerTurn } from './group.ts';
-import { LEFT, type PeerLogger } from './link.ts';
+import type { PeerLogger } from './link.ts';
 import { taskOf } from './modern-tasks.ts';
 import { type Holder, type Peer, type PeerAsk, PeerGone, type RequestOwner, SENDING } from './peer.ts';
 import { NOT_TAKEN, type Replay, SENT, type SentCall } from './replay-rule.ts';
@@ -253,6 +254,11 @@ export class PeerLease implements RequestOwner {
     else if (sent === undefined) turn.done();
     if (turn === undefined || sent === undefined) return;
     const { peer } = turn;
+    // Its tool still waits for an answer, and its `catch` would run after another process has done the call.
+    if (reason === WENT_ON && holder.repeatable && !peer.isConcurrent) {
+      peer.kill(true);
+      return;
+    }
     peer.cancel(sent, typeof reason === 'string' ? reason : undefined);
     if (peer.isConcurrent) {
       peer.forget(sent);
@@ -303,7 +309,7 @@ function endIn({ turn, sent }: PeerWork): void {
   if (turn === undefined || sent === undefined) return;
   const { peer } = turn;
   if (peer.isConcurrent) {
-    peer.cancel(sent, LEFT);
+    peer.cancel(sent, WENT_ON);
     peer.forget(sent);
   } else peer.kill(true);
 }

@@ -5,9 +5,6 @@ import { isObject, type JsonObject, memoryOf } from '../base/values.ts';
 /** Memory of what a server may declare of itself, in bytes: each session keeps it. */
 export const MOST_DECLARED = 65_536;
 
-/** The reason of a `notifications/cancelled` where the instance is over: its call may go on in another process. */
-export const LEFT = 'mcp-await: the connection is over';
-
 /** Why a server is ended where the budget of what is held of servers is full. */
 export const FULL = 'the memory for what servers sent is full';
 

@@ -82,9 +82,13 @@ class HttpWire implements ModernWire {
     const send = (): Promise<Opened> => this.#exchange(request, signal, hear);
     try {
       const opened = await (isFirst ? send() : retry(send, attempts, isUntaken));
-      return request.method === 'tools/list'
-        ? { answer: opened.answer.then((list) => this.#listed(list)) }
-        : opened;
+      if (request.method !== 'tools/list') return opened;
+      // Without the tools whose annotations are wrong, as the revision wants it.
+      const drop = (tool: string, why: string): void =>
+        this.#warn('a tool is left out of the list', { tool, why });
+      const learn = (list: RpcAnswer): RpcAnswer =>
+        'error' in list ? list : { ...list, result: this.#headers.learn(list.result, drop) };
+      return { answer: opened.answer.then(learn) };
     } catch (thrown) {
       if (request.method !== 'tools/call' || serverErrorIn(thrown)?.code !== HEADER_MISMATCH) throw thrown;
       // Which arguments are repeated in headers is in the list, which another process may have got.
@@ -109,21 +113,13 @@ class HttpWire implements ModernWire {
       headers: this.#headers.of(request),
       signal: AbortSignal.any([signal, this.#endpoint.signal]),
       hear,
-      report: ({ message }) => this.#warn('a message of a server was dropped', { error: message }),
+      report: (error) => this.#warn('a message of a server was dropped', { error }),
     });
   }
 
   #warn(message: string, facts: JsonObject): void {
     this.#warned += 1;
     if (this.#warned <= WARNINGS) this.#logger.warn(message, facts);
-  }
-
-  /** The list without the tools whose annotations are wrong, as the revision wants it. */
-  #listed(list: RpcAnswer): RpcAnswer {
-    if ('error' in list) return list;
-    const drop = (tool: string, why: string): void =>
-      this.#warn('a tool is left out of the list', { tool, why });
-    return { ...list, result: this.#headers.learn(list.result, drop) };
   }
 
   async #learn({ id, params }: ClientRequest, signal: AbortSignal): Promise<void> {

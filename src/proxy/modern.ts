@@ -17,6 +17,7 @@ import {
   memoryOf,
   objectOf,
   Subscriptions,
+  WENT_ON,
 } from '../base/values.ts';
 import { EndpointError } from '../client/endpoint.ts';
 import {
@@ -34,7 +35,7 @@ import { META, RELEASED } from '../client/modern/dialect.ts';
 import { Listener, type ListenerPorts } from '../client/modern/listener.ts';
 import type { Opened } from '../client/round-trips/round-trips.ts';
 import { Inflow } from './inflow.ts';
-import { LEFT, type LinkEvents, MOST_DECLARED, type PeerLink, type PeerLogger } from './link.ts';
+import { type LinkEvents, MOST_DECLARED, type PeerLink, type PeerLogger } from './link.ts';
 import { asRound, followTask, taskOf } from './modern-tasks.ts';
 
 const TASKS = `${META}/tasks`;
@@ -85,7 +86,7 @@ export function listenerOf({
 }: Pick<ListenerPorts, 'open' | 'deliver' | 'closed'> & { readonly logger: PeerLogger }): Listener {
   return new Listener({
     ...ports,
-    report: ({ message }) => logger.debug('a subscription broke', { error: message }),
+    report: (error) => logger.debug('a subscription broke', { error }),
     reconnection: { ...RECONNECTION, maxRetries: Infinity },
   });
 }
@@ -156,7 +157,7 @@ export class ModernPeerLink implements PeerLink {
       const { stop, task } = this.#open.get(params.requestId) ?? {};
       stop?.abort();
       // Its client wants no result; else another process may go on with its task.
-      if (params.reason !== LEFT) this.#cancelTask(task);
+      if (params.reason !== WENT_ON) this.#cancelTask(task);
     } else if (method === CANCEL) this.#cancelTask(taskOf(params));
   }
 

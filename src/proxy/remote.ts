@@ -82,6 +82,7 @@ export class RemoteLink implements PeerLink {
     return this.#gone.signal.aborted;
   }
   readonly #inflow: Inflow;
+  #left: Promise<void> | undefined;
   /** By their ids. */
   readonly #unanswered = new Map<unknown, Unanswered>();
   /** Responses to the server's own requests, and notifications, that are under way: each is a request. */
@@ -124,18 +125,25 @@ export class RemoteLink implements PeerLink {
     this.#responses.set(this.#responding);
   }
 
-  async close(): Promise<void> {
-    await within(
-      systemClock,
-      GRACE,
-      this.#transport.then((transport) => transport.terminateSession?.()),
-    );
-    this.kill('it was closed');
+  /** Ends the session at its server too, where a tool would wait on for its answer, beside the next session. */
+  close(reason = 'it was closed'): Promise<void> {
+    this.#ended(reason);
+    this.#left ??= this.#leave();
+    return this.#left;
   }
 
   kill(reason = 'it was ended'): void {
-    this.#ended(reason);
-    void this.#transport.then((transport) => transport.close()).catch(() => undefined);
+    void this.close(reason);
+  }
+
+  async #leave(): Promise<void> {
+    const transport = this.#transport;
+    await within(
+      systemClock,
+      GRACE,
+      transport.then((open) => open.terminateSession?.()),
+    );
+    void transport.then((open) => open.close()).catch(() => undefined);
   }
 
   async #send(message: JsonObject): Promise<void> {
@@ -249,9 +257,7 @@ export class RemoteLink implements PeerLink {
     for (const request of requests) {
       request.left -= 1;
       if (!isLast && request.left > 0) continue;
-      this.#ended('a reply of it ended without the response');
-      // Nothing of its session runs on beside the next one.
-      void this.close();
+      this.kill('a reply of it ended without the response');
     }
   }
 

@@ -68,7 +68,7 @@ export class Sharing {
       await this.#own(key, group);
     } catch (error) {
       this.#options.logger.warn('the relay failed; this client has a server of its own here', {
-        error: String(error),
+        error,
       });
     }
     return local(events);
@@ -151,7 +151,7 @@ export class Sharing {
       send: (name, message) => this.#send(name, message),
       failed: (error) =>
         this.#options.logger.warn('the relay failed to send; calls of another process are lost here', {
-          error: String(error),
+          error,
         }),
       forget: () => this.#lines.delete(id),
     });

@@ -43,7 +43,10 @@ export class ContentBytes {
     held.sum += size;
     this.#all += size;
     while (held.sum > this.#limits.caller && held.sizes.size > 1) this.#evict(held);
-    while (this.#all > this.#limits.all && this.#owners.size > 1) this.#evict(this.#largest());
+    while (this.#all > this.#limits.all && this.#owners.size > 1) {
+      const all = [...this.#byOwner.values()];
+      this.#evict(all.reduce((most, held) => (held.sum > most.sum ? held : most)));
+    }
   }
 
   /** Whether an event of so many characters is bounded here. */
@@ -69,11 +72,5 @@ export class ContentBytes {
     if (oldest === undefined) return;
     this.drop(oldest);
     this.#remove(oldest);
-  }
-
-  #largest(): CallerContents {
-    const [first, ...others] = this.#byOwner.values();
-    if (first === undefined) throw new Error('no event is held');
-    return others.reduce((most, held) => (held.sum > most.sum ? held : most), first);
   }
 }

@@ -98,16 +98,17 @@ export class EventStreams {
     const { clock, limits, warn } = parts;
     this.#parts = parts;
     this.#records = parts.records ?? memoryRecords(clock);
-    this.#contents = parts.bytes && this.#boundedBy(parts.bytes);
+    const failed = (error: unknown): void => warn('an old event could not be deleted', { error });
+    const remove = (name: string): void => void this.#records.remove(name).catch(failed);
+    this.#contents = parts.bytes && new ContentBytes(parts.bytes, remove);
     this.#locals = new Locals(limits.streams, (error) =>
-      warn('a stream could not be deleted; it stays until it expires', { error: String(error) }),
+      warn('a stream could not be deleted; it stays until it expires', { error }),
     );
     this.#listening = new RelayListener(
       parts.relay,
       relayName(this.#self),
       (name) => this.#locals.get(name)?.tail?.look(),
-      (error) =>
-        warn('the relay does not listen: streams of other processes are polled', { error: String(error) }),
+      (error) => warn('the relay does not listen: streams of other processes are polled', { error }),
     );
     this.#sweeping = every(clock, Math.min(SWEEP_EVERY, limits.streamLife), () =>
       this.#locals.sweep(clock.now(), limits.streamLife),
@@ -311,12 +312,6 @@ export class EventStreams {
     return new StreamLog(this.#records, id, scope, owner, this.#contents);
   }
 
-  #boundedBy(limits: ContentLimits): ContentBytes {
-    const failed = (error: unknown): void =>
-      this.#parts.warn('an old event could not be deleted', { error: String(error) });
-    return new ContentBytes(limits, (name) => void this.#records.remove(name).catch(failed));
-  }
-
   #appender(local: Local, end?: StreamEnd, { isLasting, owner }: How = {}): Appender {
     const { clock, limits, warn } = this.#parts;
     local.caller = { name: owner };
@@ -343,7 +338,7 @@ export class EventStreams {
           this.#locals.done(local, clock.now());
           this.#locals.release(local);
         },
-        warn: (message, error) => warn(message, { error: String(error) }),
+        warn: (message, error) => warn(message, { error }),
       },
       end,
     );
@@ -389,7 +384,7 @@ export class EventStreams {
       if (this.#closed) tail.end('leaving');
       else tail.start(!isNew);
     } catch (error) {
-      this.#parts.warn('a stream cannot be followed', { error: String(error) });
+      this.#parts.warn('a stream cannot be followed', { error });
       if (tail === undefined) sink.end('failed');
       else tail.end('failed');
     }
@@ -434,7 +429,7 @@ export class EventStreams {
       local.uses += 1;
       local.last = local.last
         .then(() => log.writeHad(tail.position, false))
-        .catch((error: unknown) => this.#parts.warn('a stream is in doubt', { error: String(error) }))
+        .catch((error: unknown) => this.#parts.warn('a stream is in doubt', { error }))
         .finally(() => {
           local.uses -= 1;
           this.#locals.release(local);
@@ -455,7 +450,7 @@ export class EventStreams {
   #wake(name: string, local: Local): void {
     if (name === '' || name === this.#self) return;
     this.#parts.relay?.send(relayName(name), local.log.name).catch((error: unknown) => {
-      this.#parts.warn('the relay failed to send', { error: String(error) });
+      this.#parts.warn('the relay failed to send', { error });
     });
   }
 }

@@ -145,13 +145,9 @@ export class Locals {
     tail?.end('closed');
     appender?.abandon();
     local.appender = undefined;
-    this.#uncount(local);
-    this.#byName.delete(log.name);
-  }
-
-  #uncount(local: Local): void {
     const counted = this.#counted.get(local.scope);
     counted?.delete(local);
     if (counted?.size === 0) this.#counted.delete(local.scope);
+    this.#byName.delete(log.name);
   }
 }

@@ -19,8 +19,8 @@ import { openStore } from '../../src/store.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { STORES } from '../e2e/services.ts';
 import { SHORT, some } from '../short.ts';
+import { askOptions, linkIn, PersonAtPage } from './person.ts';
 
-const PAGE = 'http://127.0.0.1:1/ask';
 const AUDIENCE = `asking ${Date.now()}`;
 const FORM = {
   type: 'object' as const,
@@ -65,10 +65,7 @@ const options = {
   audience: AUDIENCE,
   secrets: [SECRET],
   ask: {
-    page: PAGE,
-    authorize: (request: Request) => request.headers.get('x-person') ?? undefined,
-    person: (authInfo: Readonly<Record<string, unknown>> | undefined) =>
-      authInfo?.clientId as string | undefined,
+    ...askOptions,
     on: (event: AskEvent) => void events.push(event),
   },
 };
@@ -144,51 +141,7 @@ async function open(
   };
 }
 
-interface View {
-  readonly asks: readonly { key: string; message: string }[];
-  readonly tokens: Record<string, string>;
-}
-
-const HEADERS = { origin: new URL(PAGE).origin, 'content-type': 'application/x-www-form-urlencoded' };
-
-/** The page at a process: its URL is a balancer's, which is not there. */
-function page(served: Served, url: string, init: RequestInit & { person?: string } = {}): Promise<Response> {
-  const { person = 'ann', headers, ...rest } = init;
-  return fetch(url.replace('http://127.0.0.1:1', new URL(served.url).origin), {
-    redirect: 'manual',
-    ...rest,
-    headers: { ...(headers as Record<string, string>), ...(person !== '' && { 'x-person': person }) },
-  });
-}
-
-/** The form of a page, as a browser would send it. */
-async function form(served: Served, url: string): Promise<View> {
-  const text = await (await page(served, url)).text();
-  const field = (name: string): string[] =>
-    [...text.matchAll(new RegExp(`name="${name}"[^>]*value="([^"]*)"`, 'g'))].map(([, value]) => value ?? '');
-  const keys = field('key');
-  const tokens = field('token');
-  return {
-    asks: keys.map((key) => ({ key, message: text })),
-    tokens: Object.fromEntries(keys.map((key, nth) => [key, tokens[nth] ?? ''])),
-  };
-}
-
-async function answer(
-  served: Served,
-  url: string,
-  fields: Record<string, string>,
-  action = 'accept',
-): Promise<Response> {
-  const { asks, tokens } = await form(served, url);
-  const [ask] = asks;
-  const key = ask?.key ?? '';
-  const own = Object.entries(fields).map(([name, value]) => [`field.${name}`, value]);
-  const body = new URLSearchParams({ ...Object.fromEntries(own), key, token: tokens[key] ?? '', action });
-  return page(served, url, { method: 'POST', body: body.toString(), headers: HEADERS });
-}
-
-const urlIn = (text: string): string => /http\S+/.exec(text)?.[0] ?? 'no link';
+const ann = new PersonAtPage();
 
 describe.each(some(STORES.filter(({ down }) => !down)))('the page with $name', (service) => {
   let one: Served;
@@ -208,7 +161,7 @@ describe.each(some(STORES.filter(({ down }) => !down)))('the page with $name', (
       const first = await client.call('book', to('rome'));
       expect(first).toMatchObject({ isError: true, meta: { 'mcp-await/waiting': { tool: 'book' } } });
       expect(first.text).toMatch(/^NOT DONE YET: book waits for a person\.\nQuestion: When to rome/);
-      expect((await answer(two, urlIn(first.text), { day: 'Monday', seats: '2' })).status).toBe(303);
+      expect((await ann.answer(two.url, linkIn(first.text), { day: 'Monday', seats: '2' })).status).toBe(303);
       await client.close();
       const later = await open(kind, two.url);
       expect(await later.call('book', to('rome'))).toMatchObject({
@@ -227,9 +180,9 @@ describe.each(some(STORES.filter(({ down }) => !down)))('the page with $name', (
 
     it('wakes a call that waits, also at the other process', async () => {
       const client = await open(kind, one.url);
-      const url = urlIn((await client.call('book', to('oslo'))).text);
+      const url = linkIn((await client.call('book', to('oslo'))).text);
       const waiting = client.call('book', to('oslo'));
-      await answer(two, url, {}, 'decline');
+      await ann.answer(two.url, url, {}, 'decline');
       expect(await waiting).toMatchObject({ text: 'not booked: decline', isError: false });
       await client.close();
     });
@@ -237,10 +190,10 @@ describe.each(some(STORES.filter(({ down }) => !down)))('the page with $name', (
     it('asks one question after the other', async () => {
       const client = await open(kind, one.url);
       const first = await client.call('twice', to('bern'));
-      await answer(one, urlIn(first.text), { day: 'Mon' });
+      await ann.answer(one.url, linkIn(first.text), { day: 'Mon' });
       const second = await client.call('twice', to('bern'));
       expect(second.text).toContain(`Question: Two, ${to('bern')}`);
-      await answer(two, urlIn(second.text), { day: 'Tue' });
+      await ann.answer(two.url, linkIn(second.text), { day: 'Tue' });
       expect((await client.call('twice', to('bern'))).text).toBe('Mon Tue');
       await client.close();
     });
@@ -250,7 +203,7 @@ describe.each(some(STORES.filter(({ down }) => !down)))('the page with $name', (
       const client = await open(kind, one.url, { sampling: {} });
       const first = await client.call('poet', to('lima'));
       expect(first.text).toMatch(/^NOT DONE YET/);
-      await answer(two, urlIn(first.text), { day: 'Fri' });
+      await ann.answer(two.url, linkIn(first.text), { day: 'Fri' });
       expect((await client.call('poet', to('lima'))).text).toBe('a poem Fri');
       expect(poems - before).toBe(1);
       await client.close();
@@ -261,7 +214,7 @@ describe.each(some(STORES.filter(({ down }) => !down)))('the page with $name', (
       const waiting = client.call('book', to('cairo'));
       await expect.poll(() => events.filter(({ tool }) => tool === 'book').length).toBeGreaterThan(0);
       const url = await opened(to('cairo'));
-      await answer(two, url, { day: 'Sunday' });
+      await ann.answer(two.url, url, { day: 'Sunday' });
       expect((await waiting).text).toBe(`booked ${to('cairo')} on Sunday for undefined`);
       await client.close();
     });
@@ -273,7 +226,7 @@ describe.each(some(STORES.filter(({ down }) => !down)))('the page with $name', (
       const first = await client.call('book', to('riga'));
       const other = await open(kind, one.url, {}, 'ann', 'another host');
       const second = await other.call('book', to('riga'));
-      expect(urlIn(second.text)).not.toBe(urlIn(first.text));
+      expect(linkIn(second.text)).not.toBe(linkIn(first.text));
       expect(effects.filter((effect) => effect === `hold ${to('riga')}`)).toHaveLength(2);
       await Promise.all([client.close(), other.close()]);
     });
@@ -283,7 +236,7 @@ describe.each(some(STORES.filter(({ down }) => !down)))('the page with $name', (
   async function opened(place: string): Promise<string> {
     for (;;) {
       for (const { url } of [...events].reverse()) {
-        const text = await (await page(one, url)).text();
+        const text = await ann.read(one.url, url);
         if (text.includes(place)) return url;
       }
       await new Promise((resolve) => setTimeout(resolve, 50));

@@ -16,7 +16,7 @@ import { openStore } from '../../src/store.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { legacySession } from '../e2e/legacy-session.ts';
 import { SQLITE } from '../e2e/services.ts';
-import { askOptions, linkIn, PAGE, PersonAtPage } from './person.ts';
+import { askOptions, filledForm, linkIn, PAGE, PersonAtPage } from './person.ts';
 
 const FORM = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
 const ROLES: Readonly<Record<string, readonly string[]>> = { ann: [], eve: ['sales'], fay: ['finance'] };
@@ -184,10 +184,7 @@ describe.each(KINDS)('%s', (kind) => {
     expect([other.status, await other.text()]).toEqual([404, await guessed.text()]);
     for (const person of [ann, eve]) {
       // A form that fay was shown, sent by another.
-      const text = await fay.read(served.url, link);
-      const value = (name: string): string =>
-        new RegExp(`name="${name}"[^>]*value="([^"]*)"`).exec(text)?.[1] ?? '';
-      const body = new URLSearchParams({ key: value('key'), token: value('token'), action: 'accept' });
+      const body = filledForm(await fay.read(served.url, link));
       expect((await person.send(served.url, link, body)).status).toBe(person === ann ? 403 : 404);
     }
     expect(await ann.read(served.url, PAGE)).not.toContain('Approved?');

@@ -17,6 +17,7 @@ import { openStore } from '../../src/store.ts';
 import { post, type RawReply, textOf } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { POSTGRES, REDIS, SQLITE } from '../e2e/services.ts';
+import { type Answers, type Caller, KINDS, openCaller } from './callers.ts';
 import { askOptions, linkIn, PAGE, PersonAtPage } from './person.ts';
 
 const FORM = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
@@ -75,54 +76,15 @@ afterEach(async () => {
   vi.restoreAllMocks();
 });
 
-/** How a client answers: an answer, or none yet. */
-type Answers = () => ElicitResult | Promise<ElicitResult>;
-
-interface Caller {
-  call(to: string, signal?: AbortSignal): Promise<string>;
-}
-
-const KINDS = ['2025-11-25', '2026-07-28'] as const;
-
 async function open(
   kind: (typeof KINDS)[number],
   at: Served,
   answers: Answers,
-  { name = 'host', who = 'ann', elicitation = { form: {} } as Record<string, object> } = {},
+  { elicitation = { form: {} }, ...who }: { name?: string; who?: string; elicitation?: object } = {},
 ): Promise<Caller> {
-  const headers = { authorization: `Bearer ${who}` };
-  if (kind === '2025-11-25') {
-    const client = new Client({ name, version: '1' }, { capabilities: { elicitation } });
-    client.setRequestHandler(ElicitRequestSchema, () => answers());
-    const options = { requestInit: { headers } };
-    await client.connect(new StreamableHTTPClientTransport(new URL(at.url), options) as Transport);
-    cleanUps.push(() => client.close());
-    return {
-      async call(to, signal) {
-        const request = { name: 'book', arguments: { to } };
-        const { content } = await client.callTool(request, undefined, signal && { signal });
-        return (content as { text: string }[]).map(({ text }) => text).join('\n');
-      },
-    };
-  }
-  const send = (to: string, more = {}): Promise<RawReply> =>
-    post(at.url, {
-      tool: 'book',
-      args: { to },
-      capabilities: { elicitation },
-      headers,
-      ...more,
-    });
-  return {
-    async call(to) {
-      let reply = await send(to);
-      while (reply.state !== '') {
-        const given = await Promise.all(reply.keys.map(async (key) => [key, await answers()]));
-        reply = await send(to, { state: reply.state, responses: Object.fromEntries(given) });
-      }
-      return textOf(reply);
-    },
-  };
+  const caller = await openCaller(kind, at.url, answers, { ...who, capabilities: { elicitation } });
+  cleanUps.push(() => caller.close());
+  return caller;
 }
 
 /** After more than a second. */

@@ -20,6 +20,7 @@ import { begin } from '../e2e/anywhere.ts';
 import { balance, clockAhead, compiled, effectsIn, SECRET, scratch } from '../e2e/harness.ts';
 import { hasClock, STORES } from '../e2e/services.ts';
 import { some } from '../short.ts';
+import { linkIn, PersonAtPage } from './person.ts';
 
 const ORIGIN = 'http://127.0.0.1:1';
 let script = '';
@@ -97,19 +98,7 @@ async function open(
 }
 
 async function answer(text: string, at: string): Promise<void> {
-  const url = (/http\S+/.exec(text)?.[0] ?? '').replace(ORIGIN, new URL(at).origin);
-  const shown = await (await fetch(url, { headers: { 'x-person': 'ann' } })).text();
-  const value = (name: string): string =>
-    new RegExp(`name="${name}"[^>]*value="([^"]*)"`).exec(shown)?.[1] ?? '';
-  const body = new URLSearchParams({
-    'field.day': 'Monday',
-    key: value('key'),
-    token: value('token'),
-    action: 'accept',
-  });
-  const headers = { 'x-person': 'ann', origin: ORIGIN, 'content-type': 'application/x-www-form-urlencoded' };
-  const response = await fetch(url, { method: 'POST', body: body.toString(), headers, redirect: 'manual' });
-  expect(response.status).toBe(303);
+  expect((await new PersonAtPage().answer(at, linkIn(text), { day: 'Monday' })).status).toBe(303);
 }
 
 /** The link to a question, once it is in the list. */

@@ -46,6 +46,10 @@ describe('texts of strangers', () => {
     expect(visible('a\u202eb\u2066\u200b\u200d\ufeff\u2028\u0000\u{e0041}\ud800\ufff9 c\n')).toBe(
       'a<U+202E>b<U+2066><U+200B><U+200D><U+FEFF><U+2028><U+0000><U+E0041><U+D800><U+FFF9> c\n',
     );
+    // They look like a colon and a bar, and turn the order of the numbers about them; two have no picture.
+    expect(visible('9000 \u05c3 12 \u05c0\u2800\u{1d159}')).toBe(
+      '9000 <U+05C3> 12 <U+05C0><U+2800><U+1D159>',
+    );
     expect(readable('می\u200cخواهم 👩\u200d🚀 ❤\ufe0f \u202e\u200b')).toBe(
       'می\u200cخواهم 👩\u200d🚀 ❤\ufe0f <U+202E><U+200B>',
     );

@@ -4,6 +4,23 @@ export const PAGE = `${ORIGIN}/ask`;
 
 export const linkIn = (text: string): string => /http\S+/.exec(text)?.[0] ?? 'no link';
 
+/**
+ * A form as a browser sends it.
+ * @param nth of the forms on the page
+ */
+export function filledForm(
+  page: string,
+  fields: Readonly<Record<string, string>> = {},
+  action = 'accept',
+  nth = 0,
+): URLSearchParams {
+  const hidden = (name: string): string =>
+    [...page.matchAll(new RegExp(`name="${name}"[^>]*value="([^"]*)"`, 'g'))][nth]?.[1] ?? '';
+  const entries = Object.entries(fields).map(([name, value]) => [`field.${name}`, value]);
+  const all = [...entries, ['key', hidden('key')], ['token', hidden('token')], ['action', action]];
+  return new URLSearchParams(all.map((entry) => entry.map((text) => text.replace(/\r\n?|\n/g, '\r\n'))));
+}
+
 export class PersonAtPage {
   readonly name: string;
 
@@ -29,18 +46,7 @@ export class PersonAtPage {
     action = 'accept',
     nth = 0,
   ): Promise<Response> {
-    const text = await this.read(at, url);
-    const value = (name: string): string =>
-      [...text.matchAll(new RegExp(`name="${name}"[^>]*value="([^"]*)"`, 'g'))][nth]?.[1] ?? '';
-    const own = Object.entries(fields).map(([name, given]): [string, string] => [`field.${name}`, given]);
-    const all: [string, string][] = [
-      ...own,
-      ['key', value('key')],
-      ['token', value('token')],
-      ['action', action],
-    ];
-    const asBrowsersDo = (text: string): string => text.replace(/\r\n?|\n/g, '\r\n');
-    return this.send(at, url, new URLSearchParams(all.map((entry) => entry.map(asBrowsersDo))));
+    return this.send(at, url, filledForm(await this.read(at, url), fields, action, nth));
   }
 
   send(at: string, url: string, body: URLSearchParams): Promise<Response> {

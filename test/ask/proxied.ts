@@ -4,6 +4,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { expect } from 'vitest';
 import type { Served } from '../e2e/harness.ts';
+import { PersonAtPage } from './person.ts';
 
 const ORIGIN = 'http://127.0.0.1:1';
 export const SERVER = new URL('../fixtures/stdio-server.mjs', import.meta.url).pathname;
@@ -22,26 +23,16 @@ export async function callAs(
   url: string,
   tool = 'writes',
   headers: Readonly<Record<string, string>> = {},
-): Promise<() => Promise<string>> {
+): Promise<(signal?: AbortSignal) => Promise<string>> {
   const client = new Client({ name: 'host', version: '1' });
   const requestInit = { headers: { authorization: `Bearer ${who}`, ...headers } };
   await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }) as Transport);
-  return async () => {
-    const { content } = await client.callTool({ name: tool, arguments: {} });
+  return async (signal) => {
+    const { content } = await client.callTool({ name: tool, arguments: {} }, undefined, signal && { signal });
     return (content as { text: string }[])[0]?.text ?? '';
   };
 }
 
 export async function answer(url: string): Promise<void> {
-  const shown = await (await fetch(url)).text();
-  const value = (name: string): string =>
-    new RegExp(`name="${name}"[^>]*value="([^"]*)"`).exec(shown)?.[1] ?? '';
-  const body = new URLSearchParams({
-    'field.name': 'Ada',
-    key: value('key'),
-    token: value('token'),
-    action: 'accept',
-  });
-  const headers = { origin: ORIGIN, 'content-type': 'application/x-www-form-urlencoded' };
-  expect((await fetch(url, { method: 'POST', body, headers, redirect: 'manual' })).status).toBe(303);
+  expect((await new PersonAtPage().answer(url, url, { name: 'Ada' })).status).toBe(303);
 }

@@ -2,7 +2,10 @@
 import process from 'node:process';
 import { afterEach, expect, it } from 'vitest';
 import { stdioHost } from '../../src/index.ts';
+import { openStore } from '../../src/store.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
+import { effectsFile, isAlive } from '../e2e/proxied.ts';
+import { SQLITE } from '../e2e/services.ts';
 import { answer, ask, callAs, linkIn, SERVER } from './proxied.ts';
 
 const PYTHON = new URL('../fixtures/asking_server.py', import.meta.url).pathname;
@@ -24,6 +27,53 @@ it.each([
   const call = await callAs('ann', served.url, tool);
   await answer(linkIn(await call(), served));
   expect(await call()).toBe('Hello Ada');
+});
+
+it.each([
+  ['another process has gone on with the call', {}],
+  ['nothing of the call is kept in memory', { limits: { frames: 0 } }],
+])('ends a server that would wait on and give up, once %s', async (_when, options) => {
+  const pids = effectsFile();
+  const host = () =>
+    stdioHost({ command: 'python3', args: [PYTHON], replay: 'allow', env: { PIDS: pids.path } });
+  const store = SQLITE.url();
+  const serve = async () =>
+    serveHere(host(), { secrets: [SECRET], ask, store: await openStore(store), ...options });
+  served = await serve();
+  const other = await serve();
+  try {
+    const shown = await (await callAs('ann', served.url, 'greet'))();
+    const [pid] = pids.lines();
+    await answer(linkIn(shown, other));
+    expect(await (await callAs('ann', other.url, 'greet'))()).toBe('Hello Ada');
+    await expect.poll(() => isAlive(Number(pid))).toBe(false);
+  } finally {
+    await other.close();
+  }
+});
+
+it('has an effect once where its call is cancelled after the answer, and made again at another process', async () => {
+  const effects = effectsFile();
+  const host = () =>
+    stdioHost({ command: process.execPath, args: [SERVER], replay: 'allow', env: { EFFECTS: effects.path } });
+  const store = SQLITE.url();
+  const serve = async () => serveHere(host(), { secrets: [SECRET], ask, store: await openStore(store) });
+  served = await serve();
+  const other = await serve();
+  try {
+    const call = await callAs('ann', served.url, 'pays');
+    await answer(linkIn(await call(), served));
+    const stop = new AbortController();
+    const stopped = call(stop.signal).catch(() => 'stopped');
+    await expect.poll(effects.lines).toContain('works');
+    stop.abort();
+    expect(await stopped).toBe('stopped');
+    await expect.poll(effects.lines, { timeout: 5_000 }).toContain('paid');
+    expect(await (await callAs('ann', other.url, 'pays'))()).toBe('Hello Ada');
+    expect(effects.lines().filter((line) => line === 'paid')).toHaveLength(1);
+  } finally {
+    await other.close();
+  }
 });
 
 it('says in the log that it takes none when they may not', async () => {

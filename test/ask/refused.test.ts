@@ -12,9 +12,9 @@ import { type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
 import { openStore } from '../../src/store.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { SQLITE } from '../e2e/services.ts';
+import { filledForm, linkIn, PAGE } from './person.ts';
 
 const ORIGIN = 'http://127.0.0.1:1';
-const PAGE = `${ORIGIN}/ask`;
 const FORM_TYPE = 'application/x-www-form-urlencoded';
 const FORM = { type: 'object' as const, properties: { day: { type: 'string' as const } }, required: ['day'] };
 
@@ -71,25 +71,12 @@ async function call(client: Client, to = 'rome', options = {}): Promise<string> 
   return (content as { text: string }[])[0]?.text ?? '';
 }
 
-const linkIn = (text: string): string => /http\S+/.exec(text)?.[0] ?? '';
-
 function get(url: string, headers: Record<string, string> = { 'x-person': 'ann' }, init: RequestInit = {}) {
   return fetch(url.replace(ORIGIN, new URL(served.url).origin), { redirect: 'manual', ...init, headers });
 }
 
-async function formOf(
-  url: string,
-  fields: Record<string, string> = { 'field.day': 'Monday' },
-): Promise<string> {
-  const text = await (await get(url)).text();
-  const value = (name: string): string =>
-    new RegExp(`name="${name}"[^>]*value="([^"]*)"`).exec(text)?.[1] ?? '';
-  return new URLSearchParams({
-    ...fields,
-    key: value('key'),
-    token: value('token'),
-    action: 'accept',
-  }).toString();
+async function formOf(url: string, fields: Record<string, string> = { day: 'Monday' }): Promise<string> {
+  return filledForm(await (await get(url)).text(), fields).toString();
 }
 
 function post(url: string, body: string, headers: Record<string, string> = {}) {
@@ -151,6 +138,18 @@ describe('the page of an ask', () => {
     expect(response.headers.getSetCookie()).toEqual(['a=1']);
     const curl = await post(url, await formOf(url), { 'x-person': '' });
     expect(curl.status).toBe(403);
+  });
+
+  it('says so to those whose session has ended meanwhile: a browser follows no form to another site', async () => {
+    const url = linkIn(await call(await clientOf('ann')));
+    const headers = { origin: ORIGIN, 'content-type': FORM_TYPE };
+    const response = await get(url, headers, { method: 'POST', body: await formOf(url) });
+    expect([response.status, response.headers.get('location')]).toEqual([403, null]);
+    const text = await response.text();
+    expect(text).toContain('You are signed out');
+    expect(text).toContain(`href="${PAGE}"`);
+    // The answer counts once they are back.
+    expect((await post(url, await formOf(url))).status).toBe(303);
   });
 
   it('takes no form from elsewhere, and none without its token', async () => {
@@ -318,7 +317,7 @@ describe('the page of an ask', () => {
 
   it('is erased with its caller’s calls', async () => {
     const url = linkIn(await call(await clientOf('ann')));
-    expect((await post(url, await formOf(url, { 'field.day': 'a secret day' }))).status).toBe(303);
+    expect((await post(url, await formOf(url, { day: 'a secret day' }))).status).toBe(303);
     const name = served.handler.nameOf({ clientId: 'ann', token: 'secret-of-ann', scopes: [] }) ?? '';
     expect(await served.handler.forget(name)).toBeGreaterThan(0);
     expect((await get(url)).status).toBe(404);
@@ -326,7 +325,7 @@ describe('the page of an ask', () => {
 
   it('takes no answer that was on its way while its call was erased', async () => {
     const url = linkIn(await call(await clientOf('ann')));
-    const form = await formOf(url, { 'field.day': 'a secret day' });
+    const form = await formOf(url, { day: 'a secret day' });
     const { answer } = WaitingCalls.prototype;
     let [goOn, comes] = [() => {}, () => {}];
     const arrived = new Promise<void>((resolve) => (comes = resolve));

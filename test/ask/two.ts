@@ -65,6 +65,7 @@ export async function request(
 ): Promise<Record<string, unknown>> {
   requests += 1;
   const _meta = {
+    ...(params._meta as object | undefined),
     'io.modelcontextprotocol/protocolVersion': '2026-07-28',
     'io.modelcontextprotocol/clientInfo': { name: 'host', version: '1' },
     'io.modelcontextprotocol/clientCapabilities': {

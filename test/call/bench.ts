@@ -90,7 +90,7 @@ export class MemoryStore implements CallStore {
     return this.beats.get(callId);
   }
 
-  readonly failedReads = 0;
+  readonly failures = 0;
   readonly isShared = true;
   /** The same store for a process whose signs of life do not arrive. */
   muted(): MemoryStore {

@@ -13,7 +13,7 @@ const claim: Entry = { type: 'claimed', answers: [], sent: 'same', by: 'the owne
 function watching(
   slept: (look: number) => number,
   beats = true,
-  failedReads: (look: number) => number = () => 0,
+  failures: (look: number) => number = () => 0,
 ): Promise<unknown> {
   const started = steadyClock.elapsed();
   let look = 0;
@@ -26,8 +26,8 @@ function watching(
       if (position === 1) yield claim;
     },
     isShared: true,
-    get failedReads() {
-      return failedReads(look);
+    get failures() {
+      return failures(look);
     },
     insertEntry: async () => false,
     heard: async () => {

@@ -5,6 +5,7 @@
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/base/values.ts';
 import type { Entry, OpenAsk } from '../../src/call/journal/entries.ts';
+import { gate } from '../fixtures/gate.ts';
 import { accept, MemoryStore, pause, type Tool, until } from './bench.ts';
 import {
   accepted,
@@ -99,6 +100,35 @@ describe('a bad answer to a task', () => {
       expect(askedKeys(store)).toHaveLength(4);
       await update(all[round % 3] as Process, id, accepted(again));
       expect(resultIn((await viewed(all[1], id, isOver)).response)).toEqual(DONE);
+    }
+  });
+
+  it('that comes as the task ends is written nowhere, as no report is', async () => {
+    for (const what of ['bad answers', 'a report'] as const) {
+      const store = new MemoryStore(LEASE);
+      const end = gate();
+      const progress = { report: () => {}, resets: false };
+      const ending: Tool = async ({ ask }) =>
+        Promise.race([
+          end.opened,
+          ...['one', 'two'].map((message) => ask('elicitation/create', form(message), { progress })),
+        ]);
+      const [owner, other] = [processOf(ending, store), processOf(ending, store)];
+      const id = taskOf(await begin(owner, wish()).outcome);
+      const { asks } = await viewed(other, id, ({ asks: open }) => open.length === 2);
+      let inserts = 0;
+      const { insertEntry } = other.store;
+      other.store.insertEntry = async (...args) => {
+        inserts += 1;
+        if (inserts > 20) throw new Error('it never ends');
+        end.open();
+        await until(() => store.types().includes('ended'));
+        return insertEntry.apply(other.store, args);
+      };
+      if (what === 'bad answers') await update(other, id, bad(asks));
+      else
+        expect(await other.engine.report(id, { principal: undefined }, asks[0]?.key ?? '', {})).toBe(false);
+      expect(store.types().at(-1)).toBe('ended');
     }
   });
 

@@ -1,6 +1,7 @@
 /** Which tasks there are: rows that many processes append to, and that are read while they grow. */
 import { describe, expect, it } from 'vitest';
-import { TaskIndex } from '../../src/call/task/index.ts';
+import { AwaitError } from '../../src/base/values.ts';
+import { type SeenRows, TaskIndex } from '../../src/call/task/index.ts';
 import { sweepTasks } from '../../src/call/task/sweeper.ts';
 import { steadyClock } from '../fixtures/steady-clock.ts';
 import { pause, until } from './bench.ts';
@@ -114,13 +115,33 @@ describe('the index of tasks', () => {
     const index = new TaskIndex(records, rowNames, HOUR, () => 10 * HOUR);
     for (const id of ['one', 'two', 'three']) await index.add(id, undefined);
     for (let failure = 1; failure < 8; failure += 1) {
-      const seen = new Map<string, number>();
+      const seen: SeenRows = new Map();
       failAt(failure);
       const told = await index.added(seen).catch((): string[] => []);
       told.push(...(await index.added(seen)));
       expect([failure, told]).toEqual([failure, ['one', 'two', 'three']]);
       expect(await index.added(seen)).toEqual([]);
     }
+  });
+
+  it('tells of many a part at a time, each once, and those of an hour that is over too', async () => {
+    const { records } = recordsOf();
+    let now = 10 * HOUR;
+    const index = new TaskIndex(records, rowNames, 6 * HOUR, () => now);
+    const ids = Array.from({ length: 12_000 }, (_, nth) => `task-${nth}`);
+    for (const id of ids) {
+      if (id === 'task-11000') now += 4 * HOUR;
+      await index.add(id, undefined);
+    }
+    const seen: SeenRows = new Map();
+    const told: string[] = [];
+    for (let nth = 0; nth < 3; nth += 1) {
+      const part = await index.added(seen);
+      expect(part.length).toBeLessThan(5_100);
+      told.push(...part);
+    }
+    expect(told.sort()).toEqual(ids.sort());
+    expect(await index.added(seen)).toEqual([]);
   });
 
   it('reads no more for a cursor that somebody made up', async () => {
@@ -146,11 +167,10 @@ describe('the sweeper', () => {
     const taken: string[] = [];
     const call = { id: 'one' } as never;
     const sweeper = sweepTasks({
-      failedReads: () => 0,
       clock: steadyClock,
       lease: 10,
       added: async () => [],
-      heard: async () => undefined,
+      store: { heard: async () => undefined, failures: 0 },
       progress: () =>
         new Promise((resolve) => {
           isAsked = true;
@@ -175,13 +195,15 @@ describe('the sweeper', () => {
     const left = new Set<string>();
     const taken: string[] = [];
     const sweeper = sweepTasks({
-      failedReads: () => 0,
       clock: steadyClock,
       lease: 20,
       added: async () => Array.from({ length: 50 }, (_, nth) => String(nth)),
-      heard: async (id) => {
-        signs += 1;
-        return left.has(id) ? 'left' : String(signs);
+      store: {
+        failures: 0,
+        heard: async (id) => {
+          signs += 1;
+          return left.has(id) ? 'left' : String(signs);
+        },
       },
       progress: async (id) => {
         reads += 1;
@@ -200,18 +222,78 @@ describe('the sweeper', () => {
     expect([reads, taken]).toEqual([1, ['7']]);
   });
 
-  it('takes no task over while reads fail, since its owner cannot write either', async () => {
+  it('looks in each round at a task that lives, however many others are over', async () => {
+    let rounds = 0;
+    const looks: number[] = [];
+    const sweeper = sweepTasks({
+      clock: steadyClock,
+      lease: 20,
+      added: async () => {
+        rounds += 1;
+        const over = Array.from({ length: 6_000 }, (_, nth) => `${rounds} ${nth}`);
+        return rounds === 1 ? ['lives', ...over] : over;
+      },
+      store: {
+        failures: 0,
+        heard: async (id) => {
+          if (id !== 'lives') return undefined;
+          looks.push(rounds);
+          return String(rounds);
+        },
+      },
+      progress: async () => undefined,
+      runsHere: () => false,
+      hasRoom: () => true,
+      takeUp: async () => {},
+      failed: () => {},
+    });
+    await until(() => rounds > 8);
+    sweeper.stop();
+    expect(looks.slice(0, 8)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+  });
+
+  it('looks at others where the logs of some cannot be read', async () => {
+    const looked = new Set<string>();
+    let failures = 0;
+    const over = Array.from({ length: 100 }, (_, nth) => `over ${nth}`);
+    const sweeper = sweepTasks({
+      clock: steadyClock,
+      lease: 20,
+      added: async () => [...Array.from({ length: 8 }, (_, nth) => `damaged ${nth}`), ...over],
+      store: { failures: 0, heard: async (id) => (id.startsWith('damaged') ? 'a sign' : undefined) },
+      progress: async (id) => {
+        if (id.startsWith('damaged')) throw new AwaitError('format', 'damaged');
+        looked.add(id);
+        return undefined;
+      },
+      runsHere: () => false,
+      hasRoom: () => true,
+      takeUp: async () => {},
+      failed: () => {
+        failures += 1;
+      },
+    });
+    await until(() => failures > 3);
+    sweeper.stop();
+    expect(looked.size).toBe(100);
+  });
+
+  it('takes no task over while the store fails, since its owner cannot write either', async () => {
     let failures = 0;
     let isDown = true;
     const taken: string[] = [];
     const sweeper = sweepTasks({
-      failedReads: () => failures,
       clock: steadyClock,
       lease: 20,
       added: async () => ['7'],
-      heard: async () => {
-        if (isDown) failures += 1;
-        return 'the same sign';
+      store: {
+        get failures() {
+          return failures;
+        },
+        heard: async () => {
+          if (isDown) failures += 1;
+          return 'the same sign';
+        },
       },
       progress: async (id) => ({ call: { id } as never, at: 0, left: false }),
       runsHere: (id) => taken.includes(id),
@@ -231,11 +313,10 @@ describe('the sweeper', () => {
     const taken = new Set<string>();
     const lease = 60;
     const sweeper = sweepTasks({
-      failedReads: () => 0,
       clock: steadyClock,
       lease,
       added: async () => Array.from({ length: count }, (_, nth) => String(nth)),
-      heard: async () => undefined,
+      store: { heard: async () => undefined, failures: 0 },
       progress: async (id) => ({ call: { id } as never, at: 0, left: false }),
       runsHere: (id) => taken.has(id),
       hasRoom: () => true,

@@ -99,11 +99,10 @@ describe('limits.tasks', () => {
     const { tasks } = other.engine;
     if (tasks === undefined) throw new Error('no tasks');
     const sweeper = sweepTasks({
-      failedReads: () => 0,
       clock: steadyClock,
       lease: LEASE,
       added: async () => [id],
-      heard: (call) => store.heard(call),
+      store,
       progress: (call) => tasks.progress(call),
       runsHere: (call) => tasks.runs(call),
       hasRoom: ({ principal }) => tasks.hasRoom(principal),

@@ -344,6 +344,26 @@ describe('a task', () => {
     expect(effects).toEqual(['charge']);
   });
 
+  it('is waited for also while the store is away for longer than a request waits', async () => {
+    const store = new MemoryStore(LEASE);
+    const { tool } = order();
+    const [owner, other] = [processOf(tool, store), processOf(tool, store)];
+    const id = taskOf(await begin(owner, wish()).outcome);
+    await viewed(other, id, isAsking);
+    const { readOn } = other.store;
+    let failures = 0;
+    other.store.readOn = async function* (...args) {
+      failures += 1;
+      if (failures > 1 && failures < 6) throw new AwaitError('store', 'it is away');
+      yield* readOn.apply(other.store, args);
+    };
+    const over = other.engine.tasks?.until(id, undefined, isOver);
+    await pause(100);
+    expect((await serve(owner, id)) !== undefined).toBe(true);
+    expect((await over)?.response).toBeDefined();
+    expect(failures).toBeGreaterThan(4);
+  });
+
   it('ends where it runs when it expires', async () => {
     const store = new MemoryStore(LEASE);
     let signal: AbortSignal | undefined;

@@ -95,6 +95,19 @@ describe('the verdict on a step that ran twice', () => {
     expect(judged(fenced, [fault]).violations).toHaveLength(1);
   });
 
+  it('excuses a lease that was lost in many short pauses, if they are half of one together', () => {
+    const fenced = appended(FIRST, 'completed', 5_300, { run: 'first', outcome: 'fenced', since: 5_295 });
+    const paused = (count: number): Event[] =>
+      Array.from({ length: count }, (_, nth) => {
+        const since = 1_100 + 200 * nth;
+        return { type: 'stall', pid: FIRST, since, at: since + LEASE / 20 };
+      });
+    const { excused } = judged([...ran('first', FIRST, 1_010), ...paused(10), fenced], []);
+    expect([...excused]).toEqual([['stall', 1]]);
+    const { violations } = judged([...ran('first', FIRST, 1_010), ...paused(9), fenced], []);
+    expect(violations).toEqual([expect.stringContaining('lost without a pause')]);
+  });
+
   it('excuses a record that failed in a store with a fault, and none that failed by itself', () => {
     const failed = [
       ...ran('first', FIRST, 1_010),

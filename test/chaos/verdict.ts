@@ -3,8 +3,8 @@
  * every other one needs an excuse, in its own process:
  *
  * 1. Its process was killed before its record could be written.
- * 2. Its record was fenced: another process had the turn. That is a lost lease, and there must be a pause of
- *  this process, or a fault of the store, of half a lease or more, since it last wrote into this journal; or
+ * 2. Its record was fenced: another process had the turn. That is a lost lease, and there must be pauses of
+ *  this process, or a fault of the store, of half a lease or more together, since it last wrote into this journal; or
  *  writing this very record took so long.
  * 3. Its record failed in the store, while the store had a fault or this process a pause.
  *
@@ -113,11 +113,13 @@ function excuse(execution: Execution, { own, stalls, faults, recorded, sent }: A
     return no('its turn was claimed when the step had been recorded already');
   /** When this process last knew for sure that the turn was its own. */
   const owned = before.at(-1)?.since ?? at - GRACE;
-  const cause = (since: number, until: number, least: number): string | undefined =>
-    faults.find((fault) => hits(fault, pid) && overlap(withAftermath(fault), since, until) >= least)?.kind ??
-    (stalls.some((stall) => stall.pid === pid && overlap(stall, since, until) >= least)
-      ? 'stall'
-      : undefined);
+  const cause = (since: number, until: number, least: number): string | undefined => {
+    const fault = faults.find((one) => hits(one, pid) && overlap(withAftermath(one), since, until) >= least);
+    if (fault !== undefined) return fault.kind;
+    const lost = stalls.map((stall) => (stall.pid === pid ? overlap(stall, since, until) : -1));
+    const within = lost.filter((one) => one >= 0);
+    return within.length > 0 && sum(within) >= least ? 'stall' : undefined;
+  };
   const fate =
     own.find((append) => append.run === run) ??
     own.find((append) => append.outcome !== 'written' && append.at >= at);
@@ -168,6 +170,10 @@ function hits(fault: Fault, pid: number): boolean {
 
 function withAftermath({ kind, since, until }: Fault): { since: number; at: number } {
   return { since, at: until + AFTERMATH[kind] };
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((all, one) => all + one, 0);
 }
 
 function overlap(span: { since: number; at: number }, since: number, until: number): number {

@@ -10,7 +10,7 @@ import { type Append, clock, type Event } from './events.ts';
 
 const LOOK_EVERY = 50;
 /** A timer that is this late counts as a stall, in milliseconds. */
-const LATE = 250;
+const LATE = 50;
 
 export function witness(tell: (event: Event) => void): void {
   const { open } = KeyvCallStore.prototype;
@@ -53,7 +53,8 @@ export function witness(tell: (event: Event) => void): void {
   let last = clock();
   setInterval(() => {
     const now = clock();
-    if (now - last > LOOK_EVERY + LATE) tell({ type: 'stall', pid: process.pid, since: last, at: now });
+    if (now - last > LOOK_EVERY + LATE)
+      tell({ type: 'stall', pid: process.pid, since: last + LOOK_EVERY, at: now });
     last = now;
   }, LOOK_EVERY).unref();
 }

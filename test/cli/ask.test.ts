@@ -13,6 +13,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import { SignedCaller } from '../../src/cli/ask.ts';
 import { AwaitWebSocketTransport } from '../../src/client/index.ts';
+import { filledForm, linkIn } from '../ask/person.ts';
 import {
   compiled,
   LogBook,
@@ -183,20 +184,10 @@ async function call(client: Client | ModernClient): Promise<string> {
   return (content as { text: string }[])[0]?.text ?? '';
 }
 
-const linkIn = (text: string): string => /http\S+/.exec(text)?.[0] ?? '';
-
 /** Answers as a browser does. */
 async function answer(link: string, headers: Record<string, string>): Promise<Response> {
   const shown = await fetch(link, { headers });
-  const text = await shown.text();
-  const value = (name: string): string =>
-    new RegExp(`name="${name}"[^>]*value="([^"]*)"`).exec(text)?.[1] ?? '';
-  const body = new URLSearchParams({
-    key: value('key'),
-    token: value('token'),
-    action: 'accept',
-    'field.name': 'Ann',
-  });
+  const body = filledForm(await shown.text(), { name: 'Ann' });
   const own = { ...headers, origin: new URL(link).origin };
   return fetch(link, { method: 'POST', body, headers: own, redirect: 'manual' });
 }

@@ -2,6 +2,7 @@
 import type Keyv from 'keyv';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
+import { PersonAtPage } from '../ask/person.ts';
 import { type OwnStore, ownStore } from '../chaos/stores.ts';
 import { post, textOf } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
@@ -72,21 +73,8 @@ describe.skipIf(REDIS.down)('commands of a call whose client cannot be asked, on
     return response.text();
   }
 
-  const here = (link: string): string => link.replace('http://127.0.0.1:1', new URL(served.url).origin);
-
   async function answer(link: string): Promise<void> {
-    const person = { 'x-person': 'ann' };
-    const text = await (await fetch(here(link), { headers: person })).text();
-    const value = (name: string): string =>
-      new RegExp(`name="${name}"[^>]*value="([^"]*)"`).exec(text)?.[1] ?? '';
-    const body = new URLSearchParams({ key: value('key'), token: value('token'), action: 'accept' });
-    const { status } = await fetch(here(link), {
-      method: 'POST',
-      body,
-      redirect: 'manual',
-      headers: { ...person, origin: 'http://127.0.0.1:1' },
-    });
-    expect(status).toBe(303);
+    expect((await new PersonAtPage().answer(served.url, link, {})).status).toBe(303);
   }
 
   /** One call, from its question to its outcome. */

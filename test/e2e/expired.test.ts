@@ -1,6 +1,7 @@
 /** The end of a call's time to live, for clients that wait on a stream: a response first, and no 202 for an answer after it. */
 import type Keyv from 'keyv';
 import { expect, it } from 'vitest';
+import { objectOf } from '../../src/base/values.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { flakyStore } from '../fixtures/flaky-store.ts';
 import { answer, asks, begin, call } from './anywhere.ts';
@@ -36,6 +37,29 @@ it('2025-11-25: an answer that comes later is refused with the reason', async ()
   const late = await session.post(0, answer(ask, 'name'));
   expect(late.status).toBe(400);
   await expect.poll(() => late.text).toContain('the call that asked has expired');
+  await served.close();
+});
+
+it('2025-11-25: a client that waits for a task is told, though the store was away as its time ended', async () => {
+  const flaky = flakyStore();
+  const served = await serveHere(() => buildServer(() => {}), {
+    store: flaky.store,
+    secrets: [SECRET],
+    ttl: 2_000,
+    tasks: () => 'now',
+  });
+  const session = await begin([served]);
+  const { id, params, ...message } = call('one');
+  const creating = { ...message, id: 'task', params: { ...params, task: { ttl: 60_000 } } };
+  const created = await (await session.post(0, creating)).next(({ id }) => id === 'task');
+  const { taskId } = objectOf(created.result?.task);
+  const stream = await session.post(0, { ...message, id, method: 'tasks/result', params: { taskId } });
+  await stream.next(asks('name'));
+  flaky.fail = 'all';
+  await new Promise((resolve) => setTimeout(resolve, 3_000));
+  flaky.fail = undefined;
+  const { error } = await stream.next(({ id: answered }) => answered === id);
+  expect(error?.message).toContain('expired');
   await served.close();
 });
 

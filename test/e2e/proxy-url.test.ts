@@ -1,23 +1,36 @@
 /** `proxy --url`: remote servers of 2025 and of 2024, each what the SDK makes of it, for clients of every revision. */
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { createMcpExpressApp } from '@modelcontextprotocol/sdk/server/express.js';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { SSEServerTransport } from '@modelcontextprotocol/sdk/server/sse.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import {
+  ResourceUpdatedNotificationSchema,
+  SubscribeRequestSchema,
+  ToolListChangedNotificationSchema,
+} from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { remoteHost } from '../../src/index.ts';
+import { openStore } from '../../src/store.ts';
+import { answer, ask, linkIn } from '../ask/proxied.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { filledIn, legacy, legacyOver, modern, oldest } from './clients.ts';
-import { listen, serveHere, shut } from './harness.ts';
+import { listen, SECRET, serveHere, shut } from './harness.ts';
+import { SQLITE } from './services.ts';
 
 const closing: (() => Promise<void>)[] = [];
 afterEach(async () => {
   for (const close of closing.splice(0)) await close();
 });
 
+const asking = (): McpServer => buildServer(() => {});
+
 /** Streamable HTTP, as SDK v1 serves it with sessions. */
-async function streamable(seen: string[] = []): Promise<string> {
+async function streamable(seen: string[] = [], build = asking): Promise<string> {
   const sessions = new Map<string, StreamableHTTPServerTransport>();
   const app = createMcpExpressApp();
   app.all('/mcp', async (req, res) => {
@@ -28,7 +41,7 @@ async function streamable(seen: string[] = []): Promise<string> {
         sessionIdGenerator: () => randomUUID(),
         onsessioninitialized: (id) => void sessions.set(id, made),
       });
-      await buildServer(() => {}).connect(made as Parameters<ReturnType<typeof buildServer>['connect']>[0]);
+      await build().connect(made as Parameters<McpServer['connect']>[0]);
       transport = made;
     }
     await transport.handleRequest(req, res, req.body);
@@ -41,13 +54,13 @@ async function streamable(seen: string[] = []): Promise<string> {
 }
 
 /** HTTP+SSE, as SDK v1 serves it. */
-async function sse(): Promise<string> {
+async function sse(build = asking): Promise<string> {
   const sessions = new Map<string, SSEServerTransport>();
   const app = createMcpExpressApp();
   app.get('/sse', async (_req, res) => {
     const transport = new SSEServerTransport('/messages', res);
     sessions.set(transport.sessionId, transport);
-    await buildServer(() => {}).connect(transport);
+    await build().connect(transport);
   });
   app.post(
     '/messages',
@@ -61,7 +74,7 @@ async function sse(): Promise<string> {
 
 describe.each([
   ['Streamable HTTP', () => streamable()],
-  ['HTTP+SSE', sse],
+  ['HTTP+SSE', () => sse()],
 ] as const)('a remote server over %s', (_wire, start) => {
   it.each([
     ['2026-07-28', modern],
@@ -78,6 +91,106 @@ describe.each([
     expect(await client.resource('diary://today')).toBe('Dear its name');
     await client.close();
   });
+});
+
+describe('before its SDK gives up on an ask its session is left', () => {
+  it.each([
+    ['Streamable HTTP', (build: () => McpServer) => streamable([], build)],
+    ['HTTP+SSE', sse],
+  ])('and ended, so that its tool does not give up after the call was done (%s)', async (_wire, start) => {
+    const effects: string[] = [];
+    const url = await start(() => {
+      const server = new McpServer({ name: 'giving-up', version: '1.0.0' });
+      server.registerTool('reads', { annotations: { readOnlyHint: true } }, async () => {
+        effects.push('asked');
+        const form = {
+          message: 'name?',
+          requestedSchema: { type: 'object' as const, properties: { name: { type: 'string' as const } } },
+        };
+        try {
+          const { content } = await server.server.elicitInput(form, { timeout: 3_600_000 });
+          effects.push('done');
+          return { content: [{ type: 'text', text: `Hello ${content?.name}` }] };
+        } catch {
+          effects.push('gave up');
+          return { content: [] };
+        }
+      });
+      return server;
+    });
+    const served = await serveHere(remoteHost({ url, askTimeout: 600 }), { limits: { drain: 300 } });
+    closing.unshift(() => served.close());
+    const client = await legacy(served.url, {
+      answer: async () => {
+        await expect.poll(() => effects).toContain('gave up');
+        return { action: 'accept', content: { name: 'Ann' } };
+      },
+    });
+    expect(await client.tool('reads')).toBe('Hello Ann');
+    expect(effects.filter((effect) => effect !== 'asked')).toEqual(['gave up', 'done']);
+    expect(client.asked).toEqual(['name?']);
+    await client.close();
+  });
+});
+
+it('serves its session beside a call that waits for a person', async () => {
+  const servers: McpServer[] = [];
+  const effects: string[] = [];
+  const url = await streamable([], () => {
+    const capabilities = { resources: { subscribe: true } };
+    const server = new McpServer({ name: 'changing', version: '1.0.0' }, { capabilities });
+    servers.push(server);
+    const { server: low } = server;
+    low.setRequestHandler(SubscribeRequestSchema, () => ({}));
+    server.registerTool('asks', {}, async () => {
+      const requestedSchema = { type: 'object' as const, properties: {} };
+      const { action } = await low.elicitInput({ message: 'Go on?', requestedSchema });
+      effects.push(action);
+      return { content: [] };
+    });
+    return server;
+  });
+  const store = SQLITE.url();
+  const serve = async () =>
+    serveHere(remoteHost({ url, replay: 'allow' }), {
+      secrets: [SECRET],
+      ask,
+      limits: { drain: 300 },
+      store: await openStore(store),
+    });
+  const [served, other] = [await serve(), await serve()];
+  for (const { close } of [served, other]) closing.unshift(close);
+  const client = new Client({ name: 'host', version: '1' });
+  closing.unshift(() => client.close());
+  const updated: string[] = [];
+  client.setNotificationHandler(
+    ResourceUpdatedNotificationSchema,
+    ({ params }) => void updated.push(params.uri),
+  );
+  const changed = vi.fn();
+  client.setNotificationHandler(ToolListChangedNotificationSchema, () => changed());
+  const requestInit = { headers: { authorization: 'Bearer ann' } };
+  const transport = new StreamableHTTPClientTransport(new URL(served.url), { requestInit });
+  await client.connect(transport as Transport);
+  await client.subscribeResource({ uri: 'diary://today' });
+  const { content } = await client.callTool({ name: 'asks', arguments: {} });
+  expect(JSON.stringify(content)).toContain('NOT DONE YET');
+  for (const { server } of servers) await server.sendResourceUpdated({ uri: 'diary://today' });
+  await expect.poll(() => updated).toEqual(['diary://today']);
+  for (const { server } of servers) await server.sendToolListChanged();
+  await expect.poll(() => changed.mock.calls).toHaveLength(1);
+  await answer(linkIn((content as { text: string }[])[0]?.text ?? '', served));
+  await client.callTool({ name: 'asks', arguments: {} });
+  // The call made no such change: another process has nothing of it to repeat.
+  const headers = {
+    ...requestInit.headers,
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+    'mcp-session-id': transport.sessionId ?? '',
+  };
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 'list', method: 'tools/list' });
+  expect(await (await fetch(other.url, { method: 'POST', headers, body })).text()).toContain('asks');
+  expect(effects).toEqual(['accept']);
 });
 
 it('has room for clients that come and leave one after the other, without ending their sessions', async () => {

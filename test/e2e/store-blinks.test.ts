@@ -1,10 +1,13 @@
 /** A store that is away for a moment, for clients that ask live: the call waits for it, and no step is repeated. */
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
+import { step } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { type Flaky, flakyStore } from '../fixtures/flaky-store.ts';
 import { answer, asks, begin, call } from './anywhere.ts';
 import { filledIn, legacy, oldest, type Script, type TestClient } from './clients.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
+import { openSession, resultIn, call as taskCall, until } from './rounds.ts';
 
 let served: Served;
 let client: TestClient | undefined;
@@ -76,6 +79,41 @@ it('2025-11-25: an answer whose POST breaks off while the store fails is appende
   flaky.fail = undefined;
   const { result } = await stream.next(({ id }) => id === 7);
   expect(JSON.stringify(result)).toContain('Hello its name');
+});
+
+it('the owner of a task keeps it while the store takes no writes, though it is read', async () => {
+  const done: string[] = [];
+  const map = new Map<string, string>();
+  const stores = [flakyStore(map), flakyStore(map)] as const;
+  const fail = (mode: Flaky['fail']): void => {
+    for (const store of stores) store.fail = mode;
+  };
+  const build = (): McpServer => {
+    const server = new McpServer({ name: 'paying', version: '1' });
+    server.registerTool('pay', {}, async () => {
+      await step('pay', () => {
+        done.push('pay');
+        // It is done, and cannot be recorded.
+        fail('write');
+      });
+      return { content: [{ type: 'text', text: 'paid' }] };
+    });
+    return server;
+  };
+  const serve = ({ store }: Flaky): Promise<Served> =>
+    serveHere(build, { store, secrets: [SECRET], limits: { lease: 2_000 }, tasks: () => 'now' });
+  const owner = await serve(stores[0]);
+  served = await serve(stores[1]);
+  const session = await openSession([owner.url, served.url], '2025-11-25');
+  const created = await session.post(taskCall('pay', { task: { ttl: 600_000 } }));
+  const { taskId } = resultIn(created).task as { taskId: string };
+  await expect.poll(() => done).toEqual(['pay']);
+  // The other one would take it over.
+  await expect.poll(() => served.log.text).toContain('the store fails');
+  fail(undefined);
+  await until(session, taskId, 'completed', 1);
+  expect(done).toEqual(['pay']);
+  await owner.close();
 });
 
 it('2025-11-25: a process that took a call over goes on with it once the store is back', async () => {

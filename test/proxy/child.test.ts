@@ -31,6 +31,19 @@ it('is ended once what it has not read exceeds its share', async () => {
   expect(budget.bytes).toBe(0);
 });
 
+it('is ended where it closes its output and lives: its calls would wait for ever', async () => {
+  const budget = new Budget(8_000_000);
+  const script = "require('fs').closeSync(1); setTimeout(() => {}, 600_000)";
+  const ended = await new Promise<string>((resolve) => {
+    const command = { command: process.execPath, args: ['-e', script] };
+    new ChildLink(command, 'mute', SILENT, (breakOff) => budget.open({}, breakOff), {
+      message: () => {},
+      ended: resolve,
+    });
+  });
+  expect(ended).toContain('it closed its output');
+});
+
 it('is read no faster for writing short lines that are no messages', async () => {
   const links: ChildLink[] = [];
   const writing = async (what: string, many: number): Promise<string> => {

@@ -28,7 +28,7 @@ function failing(starts: () => boolean) {
         });
       },
       close: async () => {},
-      kill: () => {},
+      kill: () => events.ended('it was killed'),
     };
   };
   const options = {
@@ -82,4 +82,19 @@ it('a new server is given the newest settings that fit, without what else was in
     ['resources/subscribe', { uri: uri(3) }],
     ['logging/setLevel', { level: 'debug' }],
   ]);
+});
+
+it('a server that is ended for one of its calls is started again at once where its client subscribed, else when needed', async () => {
+  const { group, sent, opened } = failing(() => true);
+  (await group.peer()).kill(true);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(opened()).toBe(1);
+  group.remember('resources/subscribe', { uri: 'diary://today' });
+  (await group.peer()).kill(true);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(opened()).toBe(3);
+  expect(sent.at(-1)).toMatchObject({ method: 'resources/subscribe', params: { uri: 'diary://today' } });
+  await group.close();
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(opened()).toBe(3);
 });

@@ -1,4 +1,5 @@
 /** A stranger's text reaches the log escaped and cut: it can neither forge a line nor fill a disk. */
+import { runInNewContext } from 'node:vm';
 import { afterEach, describe, expect, it } from 'vitest';
 import { guardedLogger } from '../../src/observe/redact.ts';
 import { post } from '../e2e/clients.ts';
@@ -72,5 +73,19 @@ describe('the logger', () => {
     expect(log.lines[0]?.detail.number).toBe(7);
     expect(controlsIn(raw(log))).toEqual([]);
     expect(controlsIn(Object.keys(log.lines[0]?.detail ?? {}).join())).toEqual([]);
+  });
+
+  it('is told no members of what was thrown, which may be any value', () => {
+    const log = new LogBook();
+    const thrown = { password: 'secret', headers: { authorization: 'secret' } };
+    guardedLogger(log).warn('it failed', { error: thrown, nested: { cause: thrown } });
+    guardedLogger(log).warn('it failed', { error: runInNewContext('new TypeError("of another realm")') });
+    guardedLogger(log).warn('it failed', { cause: undefined });
+    expect(log.text).not.toContain('secret');
+    expect(log.lines.map(({ detail }) => detail)).toEqual([
+      { error: '[object Object]', nested: { cause: '[object Object]' } },
+      { error: 'TypeError: of another realm' },
+      { cause: undefined },
+    ]);
   });
 });

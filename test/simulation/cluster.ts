@@ -6,6 +6,7 @@ import { idempotencyKey } from '../../src/call/frame/steps.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import { limitsOf } from '../../src/call/limits.ts';
 import type { Binding, Instance, Outcome, RequestContext, TokenState } from '../../src/call/ports.ts';
+import { type Sweeper, sweepTasks } from '../../src/call/task/sweeper.ts';
 import { type Plan, runPlan } from './plan.ts';
 import type { SimulatedRelay } from './relay.ts';
 import type { SimulatedStore } from './store.ts';
@@ -24,6 +25,8 @@ export interface ClusterOptions {
     clock: Clock,
     engine: () => Engine,
   ) => Pick<EngineParts, 'route' | 'outlasts' | 'time'>;
+  /** Whether its calls are tasks, which processes look after. */
+  readonly tasks?: true;
   /** What its client declares. */
   readonly declares?: JsonObject;
   /** Until when the first process is of a version that has not the tool, in milliseconds. */
@@ -76,6 +79,8 @@ export class Cluster {
   readonly processes: Process[] = [];
   /** URLs that the client's user was at. */
   readonly visited = new Set<string>();
+  /** The ids of tasks, as the index has them. */
+  readonly tasks: string[] = [];
   /** Every effect that was begun, by idempotency key. */
   readonly effects = new Map<string, Attempt[]>();
   readonly #later: Then[] = [];
@@ -224,8 +229,12 @@ export class Cluster {
     const life: Life = { name, dead: false, asleepUntil: 0, disturbed: false };
     const clock = world.clockOf(life, skew);
     const { carry, frames, relayed } = this.#options;
+    const store = this.#store.for(life, clock, LEASE);
+    let sweeper: Sweeper | undefined;
     const engine: Engine = new Engine({
-      store: this.#store.for(life, clock, LEASE),
+      store,
+      began: async ({ id }) => void this.tasks.push(id),
+      watch: (id) => sweeper?.watch(id),
       received: (callId, at, entry) => this.#store.hooks.get(life)?.received(callId, at, entry),
       tokens: TOKENS,
       carry,
@@ -262,6 +271,25 @@ export class Cluster {
       ...this.#options.page?.(life, clock, () => engine),
       openInstance: async () => this.#instance(life, clock),
     });
+    const { tasks } = engine;
+    if (tasks !== undefined && this.#options.tasks) {
+      let seen = 0;
+      sweeper = sweepTasks({
+        clock,
+        lease: LEASE,
+        added: async () => {
+          const from = seen;
+          seen = this.tasks.length;
+          return this.tasks.slice(from);
+        },
+        store,
+        progress: (id, from) => tasks.progress(id, from),
+        runsHere: (id) => tasks.runs(id),
+        hasRoom: () => true,
+        takeUp: (call, at) => engine.takeUpTask(call, at),
+        failed: () => {},
+      });
+    }
     return { life, engine, clock };
   }
 

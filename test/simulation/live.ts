@@ -4,7 +4,7 @@
  * session is done here for one call: its stream, its answers, and taking both up.
  */
 import fc from 'fast-check';
-import { canonical, isObject, type JsonObject } from '../../src/base/values.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import type { NewCall, Started, TakingUp } from '../../src/call/engine.ts';
 import type { Entry } from '../../src/call/journal/entries.ts';
 import type { CallStore, Outcome, RequestContext } from '../../src/call/ports.ts';
@@ -14,20 +14,33 @@ import { callIdOf, parseEventId } from '../../src/stream/event-id.ts';
 import type { Projected, Sink } from '../../src/stream/tail.ts';
 import { BINDING, CAPABILITIES, Cluster, LEASE, type Process } from './cluster.ts';
 import { type PageScenario, playPage } from './page.ts';
-import { answerTo, expected, has, isDeterministic, racesTimers } from './plan.ts';
+import { answerTo, has } from './plan.ts';
 import { SimulatedRelay } from './relay.ts';
-import { CALM, END, play, type Report, type Scenario, scenarios, strike } from './scenario.ts';
+import {
+  CALM,
+  checkAsked,
+  END,
+  judgeResponse,
+  play,
+  populate,
+  type Report,
+  repeatedIn,
+  type Scenario,
+  scenarios,
+} from './scenario.ts';
 import { SimulatedStore } from './store.ts';
+import { playTask, type TaskScenario } from './tasks.ts';
 import type { Life } from './world.ts';
 import { World } from './world.ts';
 
 /** How long a reply is held back, in milliseconds. */
 const MOMENT = 50;
 
-/** A scenario of a call that suspends, of a live one, or of one whose person answers on the page. */
+/** A scenario of a call that suspends, of a live one, of a task, or of a call whose person answers on the page. */
 export interface AnyScenario extends Scenario {
   readonly live?: true;
   readonly page?: PageScenario['page'];
+  readonly task?: TaskScenario['task'];
 }
 
 /** Live calls have no asks for URLs that a tool throws. */
@@ -41,8 +54,9 @@ export const anyScenarios: fc.Arbitrary<AnyScenario> = fc.oneof(
 );
 
 export function playAny(scenario: AnyScenario): Promise<Report> {
-  const { page } = scenario;
+  const { page, task } = scenario;
   if (page !== undefined) return playPage({ ...scenario, page });
+  if (task !== undefined) return playTask({ ...scenario, task });
   return scenario.live ? playLive(scenario) : play(scenario);
 }
 
@@ -420,22 +434,11 @@ class LiveClient {
   }
 
   #judge({ response, failure }: { response: JsonObject; failure: unknown }): void {
-    const { world } = this.#shared;
-    const { plan } = this.#scenario;
-    if ('error' in response) {
-      // A timer that no journal records may win on one process and lose on the other.
-      const { outages, faults } = this.#scenario;
-      // Away for longer than a request waits, before this call was in the store; a process that sleeps waits meanwhile.
-      const slept = faults.reduce((sum, fault) => sum + ('for' in fault ? fault.for : 0), 0);
-      const isRefused = failure === 'store' && outages.some(({ from, to }) => to - from + slept > 3 * LEASE);
-      if (!racesTimers(plan) && !isRefused) {
-        world.violated(`it ended with ${JSON.stringify(response.error)}`);
-      }
-    } else if (isDeterministic(plan)) {
-      const wanted = canonical(expected(plan));
-      const got = canonical(isObject(response.result) ? response.result.value : undefined);
-      if (got !== wanted) world.violated(`its result is ${got}, not ${wanted}`);
-    }
+    const { outages, faults } = this.#scenario;
+    // Away for longer than a request waits, before this call was in the store; a process that sleeps waits meanwhile.
+    const slept = faults.reduce((sum, fault) => sum + ('for' in fault ? fault.for : 0), 0);
+    const isRefused = failure === 'store' && outages.some(({ from, to }) => to - from + slept > 3 * LEASE);
+    if (!isRefused) judgeResponse(this.#shared.world, this.#scenario.plan, response);
   }
 }
 
@@ -446,11 +449,7 @@ async function playLive(scenario: Scenario): Promise<Report> {
   const { plan, frames, weather } = scenario;
   const relayed = weather !== undefined;
   const cluster = new Cluster(world, store, relay, { plan, carry: false, frames, relayed, live: true });
-  for (const skew of scenario.skews) cluster.add(skew);
-  for (const fault of scenario.faults) {
-    if (fault.kind === 'then') cluster.strikeThen(fault);
-    else world.at(fault.at, () => strike(cluster, fault));
-  }
+  populate(world, cluster, scenario);
   const shared = {
     world,
     store,
@@ -466,17 +465,8 @@ async function playLive(scenario: Scenario): Promise<Report> {
   );
   await world.run(() => over, END);
   if (!over) world.violated('the call neither ended nor waits for its user');
-  for (const journal of store.journals.values()) {
-    const answered = new Set<string>();
-    for (const { entry, by } of journal) {
-      if (entry.type === 'completed' && entry.completion.kind === 'answer')
-        answered.add(entry.completion.key);
-      if (entry.type === 'asked' && answered.has(entry.ask.key))
-        world.violated(`${by.name} asks ${entry.ask.key}, whose answer was taken in`);
-    }
-  }
-  const repeated = [...cluster.effects.values()].filter((attempts) => attempts.length > 1).length;
-  return { violations: world.violations, repeated, time: world.time };
+  checkAsked(world, store);
+  return { violations: world.violations, repeated: repeatedIn(cluster), time: world.time };
 }
 
 function tellAll(closed: readonly (() => void)[]): void {

@@ -57,7 +57,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'who waits counts the time that it slept itself',
-    file: 'src/call/journal/follow.ts',
+    file: 'src/call/journal/silence.ts',
     from: 'return asked - this.#since;',
     to: 'return this.clock.elapsed() - this.#since;',
     rare: true,
@@ -197,5 +197,19 @@ export const MUTANTS: readonly Mutant[] = [
     from: 'if (isKept) sent?.stop.abort();',
     to: 'if (isKept && sent?.given === undefined) sent?.stop.abort();',
     page: true,
+  },
+  {
+    name: 'an answer from elsewhere counts as a move of its owner, where that told of it in its sign of life',
+    file: 'src/call/task/sweeper.ts',
+    from: 'const hasMoved = found.at > known.at;',
+    to: 'const hasMoved = found.at !== known.at;',
+    rare: true,
+  },
+  {
+    name: 'asks stay open behind the end',
+    file: 'src/call/journal/fold.ts',
+    from: 'this.response = response;\n    this.open.clear();',
+    to: 'this.response = response;',
+    rare: true,
   },
 ];

@@ -15,7 +15,17 @@ import { answerName, stoppedName } from '../../src/checkpoint/page-records.ts';
 import { CHECK, Cluster, LEASE } from './cluster.ts';
 import { answerTo, expected, has, isDeterministic, racesTimers } from './plan.ts';
 import { SimulatedRelay } from './relay.ts';
-import { CALM, END, isTransient, lackOf, type Report, type Scenario, scenarios, strike } from './scenario.ts';
+import {
+  CALM,
+  END,
+  isTransient,
+  lackOf,
+  populate,
+  type Report,
+  repeatedIn,
+  type Scenario,
+  scenarios,
+} from './scenario.ts';
 import { SimulatedStore } from './store.ts';
 import { type Life, World } from './world.ts';
 
@@ -27,6 +37,8 @@ export interface PageScenario extends Scenario {
     readonly forms?: boolean;
     /** Whether each request has the call's idempotency key. */
     readonly named: boolean;
+    /** Whether that is another one in each request. */
+    readonly newKeys?: boolean;
     /** Probability that the client answers a URL itself, for the person. */
     readonly declines: number;
     /** How long the person takes, in milliseconds. */
@@ -45,6 +57,7 @@ export const pageScenarios: fc.Arbitrary<PageScenario> = fc
       urls: fc.boolean(),
       forms: fc.boolean(),
       named: fc.boolean(),
+      newKeys: fc.boolean(),
       declines: fc.constantFrom(0, 0, 0.3),
       pace: fc.constantFrom(20, 400, 3_000),
       stops: fc.boolean(),
@@ -87,7 +100,7 @@ class PageWorld {
     clock: Clock,
     engine: () => Engine,
   ): Pick<EngineParts, 'route' | 'outlasts' | 'time'> => {
-    const { named } = this.#scenario.page;
+    const { named, newKeys = false } = this.#scenario.page;
     const records = this.#store.recordsFor(life, clock, LEASE);
     const store = this.#store.for(life, clock, LEASE);
     const time = (): number => this.#world.time;
@@ -109,7 +122,7 @@ class PageWorld {
     return {
       time,
       outlasts: ({ id }) =>
-        isContinued(id) ? undefined : { person: PERSON, ...(named && { key: 'the same' }) },
+        isContinued(id) ? undefined : { person: PERSON, ...(named && { key: newKeys ? id : 'the same' }) },
       route: (home, call, context, how) => {
         if (call.outlasted === undefined) return undefined;
         const { person, key } = call.outlasted;
@@ -119,6 +132,7 @@ class PageWorld {
           clock,
           check: CHECK,
           isShared: true,
+          holdsServers: false,
           lease: LEASE,
           opened,
           ended: () => {},
@@ -346,11 +360,7 @@ export async function playPage(scenario: PageScenario): Promise<Report> {
     },
   });
   page.cluster = cluster;
-  for (const skew of scenario.skews) cluster.add(skew);
-  for (const fault of scenario.faults) {
-    if (fault.kind === 'then') cluster.strikeThen(fault);
-    else world.at(fault.at, () => strike(cluster, fault));
-  }
+  populate(world, cluster, scenario);
   for (const browser of [1, 2]) void page.browse(browser);
   void new AgentClient(world, store, page, scenario).call().then(
     () => {
@@ -362,8 +372,7 @@ export async function playPage(scenario: PageScenario): Promise<Report> {
   if (!page.over) world.violated('the call neither ended nor waits for its person');
   for (const [callId, journal] of store.journals)
     if (isContinued(callId)) checkAnswers(world, page, callId, journal);
-  const repeated = [...cluster.effects.values()].filter((attempts) => attempts.length > 1).length;
-  return { violations: world.violations, repeated, time: world.time };
+  return { violations: world.violations, repeated: repeatedIn(cluster), time: world.time };
 }
 
 /** An answer counts once, and the first one that came is the one that the call got. */

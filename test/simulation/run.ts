@@ -12,6 +12,7 @@ import { parseArgs } from 'node:util';
 import fc from 'fast-check';
 import { type AnyScenario, anyScenarios, playAny } from './live.ts';
 import { pageScenarios } from './page.ts';
+import { taskScenarios } from './tasks.ts';
 
 const { values } = parseArgs({
   options: {
@@ -43,8 +44,13 @@ async function playKept(): Promise<boolean> {
 
 async function simulate(): Promise<boolean> {
   if (values.kept && !(await playKept())) return false;
-  if (!values.page && !(await playRandom(anyScenarios, runs))) return false;
-  return playRandom(pageScenarios, values.page ? runs : Math.ceil(runs / 4));
+  if (values.page) return playRandom(pageScenarios, runs);
+  const few = Math.ceil(runs / 4);
+  return (
+    (await playRandom(anyScenarios, runs)) &&
+    (await playRandom(taskScenarios, few)) &&
+    playRandom(pageScenarios, few)
+  );
 }
 
 async function playRandom(of: fc.Arbitrary<AnyScenario>, numRuns: number): Promise<boolean> {

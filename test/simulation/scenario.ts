@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check';
 import { canonical, isObject, type JsonObject } from '../../src/base/values.ts';
-import type { OpenAsk } from '../../src/call/journal/entries.ts';
+import type { OpenAsk, Response } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { Cluster, type ClusterOptions, isLack, type Moment } from './cluster.ts';
 import { answerTo, expected, has, isDeterministic, type Plan, plans, racesTimers } from './plan.ts';
@@ -12,7 +12,7 @@ import { SimulatedRelay, type Weather } from './relay.ts';
 import { type Outage, SimulatedStore } from './store.ts';
 import { World } from './world.ts';
 
-export type Fault =
+type Fault =
   | { readonly kind: 'crash'; readonly process: number; readonly at: number; readonly for: number }
   | { readonly kind: 'sleep'; readonly process: number; readonly at: number; readonly for: number }
   /** Strikes the process in which something happens for the nth time. */
@@ -129,11 +129,7 @@ export async function play(scenario: Scenario): Promise<Report> {
     relayed: weather !== undefined,
     ...lackOf(scenario),
   });
-  for (const skew of scenario.skews) cluster.add(skew);
-  for (const fault of scenario.faults) {
-    if (fault.kind === 'then') cluster.strikeThen(fault);
-    else world.at(fault.at, () => strike(cluster, fault));
-  }
+  populate(world, cluster, scenario);
   let over = false;
   const client = new Client(world, cluster, scenario);
   void client.call().then(
@@ -150,8 +146,7 @@ export async function play(scenario: Scenario): Promise<Report> {
   const { last } = client;
   if (last !== undefined && world.violations.length === 0)
     await replay(world, store, scenario, last, cluster.visited);
-  const repeated = [...cluster.effects.values()].filter((attempts) => attempts.length > 1).length;
-  return { violations: world.violations, repeated, time: world.time };
+  return { violations: world.violations, repeated: repeatedIn(cluster), time: world.time };
 }
 
 /** A tool that throws a URL has recorded nothing by which its call could be known. */
@@ -193,7 +188,21 @@ interface Turn {
   readonly outcome: Outcome;
 }
 
-export function strike(cluster: Cluster, fault: Exclude<Fault, { kind: 'then' }>): void {
+/** The scenario's processes, and the faults that they get. */
+export function populate(world: World, cluster: Cluster, { skews, faults }: Scenario): void {
+  for (const skew of skews) cluster.add(skew);
+  for (const fault of faults) {
+    if (fault.kind === 'then') cluster.strikeThen(fault);
+    else world.at(fault.at, () => strike(cluster, fault));
+  }
+}
+
+/** Effects that were begun more than once. */
+export function repeatedIn({ effects }: Cluster): number {
+  return [...effects.values()].filter((attempts) => attempts.length > 1).length;
+}
+
+function strike(cluster: Cluster, fault: Exclude<Fault, { kind: 'then' }>): void {
   const { process } = fault;
   if (fault.kind === 'crash') cluster.crash(process, fault.for);
   else if (fault.kind === 'sleep') cluster.sleep(process, fault.for);
@@ -308,19 +317,8 @@ class Client {
     this.#outcomes.set(key, shown);
   }
 
-  /** The result of a tool that depends on nothing but its answers is known. */
   #judge(outcome: Outcome): void {
-    const { plan } = this.#scenario;
-    if (outcome.kind !== 'responded') return;
-    const { response } = outcome;
-    if ('error' in response) {
-      // A timer that no journal records may win on one process and lose on the other.
-      if (!racesTimers(plan)) this.#world.violated(`it ended with ${response.error.message}`);
-    } else if (isDeterministic(plan)) {
-      const wanted = canonical(expected(plan));
-      const got = canonical(isObject(response.result) ? response.result.value : undefined);
-      if (got !== wanted) this.#world.violated(`its result is ${got}, not ${wanted}`);
-    }
+    if (outcome.kind === 'responded') judgeResponse(this.#world, this.#scenario.plan, outcome.response);
   }
 
   /** A client that never waits long enough would never see the end of a step. */
@@ -334,6 +332,31 @@ class Client {
 
   #pause(): Promise<void> {
     return new Promise((resolve) => this.#world.after(this.#world.between(5, 200), resolve));
+  }
+}
+
+/** The result of a tool that depends on nothing but its answers is known. */
+export function judgeResponse(world: World, plan: Plan, response: JsonObject | Response): void {
+  if ('error' in response) {
+    // A timer that no journal records may win on one process and lose on the other.
+    if (!racesTimers(plan)) world.violated(`it ended with ${JSON.stringify(response.error)}`);
+  } else if (isDeterministic(plan)) {
+    const wanted = canonical(expected(plan));
+    const got = canonical(isObject(response.result) ? response.result.value : undefined);
+    if (got !== wanted) world.violated(`its result is ${got}, not ${wanted}`);
+  }
+}
+
+/** No ask goes out whose answer is in its log. */
+export function checkAsked(world: World, store: SimulatedStore): void {
+  for (const journal of store.journals.values()) {
+    const answered = new Set<string>();
+    for (const { entry, by } of journal) {
+      if (entry.type === 'completed' && entry.completion.kind === 'answer')
+        answered.add(entry.completion.key);
+      if (entry.type === 'asked' && answered.has(entry.ask.key))
+        world.violated(`${by.name} asks ${entry.ask.key}, whose answer was taken in`);
+    }
   }
 }
 

@@ -11,6 +11,7 @@ import { SHORT, some } from '../short.ts';
 import { type AnyScenario, anyScenarios, playAny } from './live.ts';
 import { MUTANTS, type Mutant } from './mutants.ts';
 import { pageScenarios } from './page.ts';
+import { taskScenarios } from './tasks.ts';
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const ROOT = join(HERE, '../..');
@@ -30,9 +31,17 @@ describe('a simulated cluster', () => {
     await fc.assert(property, { numRuns: SHORT ? 100 : 1_000 });
   });
 
+  it('keeps them where the call is a task', async () => {
+    const property = fc.asyncProperty(taskScenarios, async (scenario) => {
+      expect((await playAny(scenario)).violations).toEqual([]);
+    });
+    await fc.assert(property, { numRuns: SHORT ? 100 : 1_000 });
+  });
+
   it('plays a scenario the same way each time', async () => {
     const seeded = { numRuns: 30, seed: 4 };
-    for (const scenario of [...fc.sample(anyScenarios, seeded), ...fc.sample(pageScenarios, seeded)]) {
+    const all = [anyScenarios, taskScenarios, pageScenarios] as fc.Arbitrary<AnyScenario>[];
+    for (const scenario of all.flatMap((scenarios) => fc.sample(scenarios, seeded))) {
       expect(await playAny(scenario)).toEqual(await playAny(scenario));
     }
   });

@@ -119,11 +119,14 @@ export class SimulatedStore {
         return new JournalWriter(entries, call, after, clock, lease);
       },
       insertEntry: (call, position, entry) => insert(call, position, entry, call.expires),
-      get failedReads() {
-        return retry.failedReads;
+      get failures() {
+        return retry.failures;
       },
       isShared: true,
-      heard: (callId) => retry.read(() => this.#operate(life, () => this.#beats.get(callId))),
+      heard: async (callId, silence) => {
+        if (silence >= lease / 2) await retry.read(() => this.#operate(life, () => undefined));
+        return retry.read(() => this.#operate(life, () => this.#beats.get(callId)));
+      },
     };
   }
 

@@ -36,6 +36,8 @@ export interface Life {
 
 /** Milliseconds between two turns of an event loop. */
 const TURN = 0.01;
+/** Events that may happen at one moment. */
+const STILL = 10_000;
 
 export class World {
   readonly random: () => number;
@@ -93,9 +95,15 @@ export class World {
 
   /** Runs until `isOver`, or until nothing is left to happen, or until `end`. */
   async run(isOver: () => boolean, end: number): Promise<void> {
+    let still = 0;
     while (!isOver() && this.violations.length === 0) {
       const event = this.#queue.shift();
       if (event === undefined) return;
+      still = event.at > this.time ? 0 : still + 1;
+      if (still > STILL) {
+        this.violated('events follow one another, and no time passes');
+        return;
+      }
       if (event.cancelled || event.life?.dead) continue;
       if (event.at > end) {
         this.violated('it goes on and on');

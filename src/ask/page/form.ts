@@ -7,7 +7,6 @@
 import { canonical, type JsonObject, objectOf } from '../../base/values.ts';
 import { patternsOf } from '../../host/linear.ts';
 import {
-  type ChoiceField,
   type Field,
   fieldOf,
   type ListField,
@@ -122,8 +121,11 @@ function readField(field: Field, texts: readonly string[]): FieldAnswer {
       return readText(field, text);
     case 'number':
       return readNumber(field, text.trim());
-    case 'choice':
-      return readChoice(field, text);
+    case 'choice': {
+      if (text === '') return field.isRequired ? { error: 'Choose one.' } : undefined;
+      const choice = field.choices[indexIn(text)];
+      return choice === undefined ? { error: ONE_LISTED } : { value: choice.value };
+    }
     case 'unsupported':
       return field.isRequired
         ? { error: 'This page cannot ask for this. Decline, or cancel and answer elsewhere.' }
@@ -166,12 +168,6 @@ function readNumber({ isInteger, minimum, maximum, isRequired }: NumberField, te
   if (minimum !== undefined && value < minimum) return { error: `Enter ${minimum} or more.` };
   if (maximum !== undefined && value > maximum) return { error: `Enter ${maximum} or less.` };
   return { value };
-}
-
-function readChoice({ choices, isRequired }: ChoiceField, text: string): FieldAnswer {
-  if (text === '') return isRequired ? { error: 'Choose one.' } : undefined;
-  const choice = choices[indexIn(text)];
-  return choice === undefined ? { error: ONE_LISTED } : { value: choice.value };
 }
 
 function readList(

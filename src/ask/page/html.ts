@@ -30,11 +30,12 @@ function markupOf(part: Part): string {
   return typeof part === 'object' ? part.map(markupOf).join('') : escapeMarkup(String(part));
 }
 
-/** Characters without a picture: they turn the direction of a text, have no width, or control a terminal. */
-const UNSEEN = /(?![\t\n\r])[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
+/** Characters without a picture of their own: they turn the direction of a text, have no width, or control a terminal. */
+const UNSEEN =
+  /(?![\t\n\r])[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb\u05c0\u05c3\u2800\u{1d159}]/gu;
 /** The same without those that join emoji, and letters of Persian and Indic languages. */
 const UNSEEN_IN_PROSE =
-  /(?![\t\n\r\u200c]|\u200d|[\ufe0e\ufe0f])[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb]/gu;
+  /(?![\t\n\r\u200c]|\u200d|[\ufe0e\ufe0f])[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb\u05c0\u05c3\u2800\u{1d159}]/gu;
 
 /** Characters that are shown of a text at most. */
 export const LONGEST = 200_000;

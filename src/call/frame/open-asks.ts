@@ -83,8 +83,12 @@ export class OpenAsks {
     this.#asked += 1;
     const ordinal = instead === undefined ? recording.nextPlace(question.class) : nthOf(instead.place);
     const key = this.#freeKey(wireKey(question, ordinal, this.#asked, instead !== undefined));
-    const name = this.#nameFor(attempt, key);
-    const ask = openAskOf(attempt, ordinal, { key, ...name }, options.clock.now(), instead?.drift);
+    const others = this.asks.map((open) => open.name ?? open.key);
+    const { explicitKey = key } = question;
+    // An earlier round's key is a tool's to use again, once in a round.
+    const isNamed = attempt.raw && explicitKey !== key && !others.includes(explicitKey);
+    const named = { key, ...(isNamed && { name: explicitKey }) };
+    const ask = openAskOf(attempt, ordinal, named, options.clock.now(), instead?.drift);
     this.#add(attempt, ask);
     const given = question.explicitKey === ask.key ? turn.given(ask) : undefined;
     if (gate.turn !== turn) return;
@@ -162,13 +166,6 @@ export class OpenAsks {
   #freeKey(key: string): string {
     const isTaken = this.#open.has(key) || this.#core.recording.hasKey(key);
     return isTaken ? `${key}~${this.#asked}` : key;
-  }
-
-  /** An earlier round's key is a tool's to use again, once in a round. */
-  #nameFor({ question: { explicitKey }, raw }: AskAttempt, key: string): { readonly name?: string } {
-    const others = this.asks.map((open) => open.name ?? open.key);
-    const isFree = raw && explicitKey !== undefined && explicitKey !== key && !others.includes(explicitKey);
-    return isFree ? { name: explicitKey } : {};
   }
 
   /** Once its entry is written (invariant 6). */

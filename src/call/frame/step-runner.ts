@@ -89,7 +89,11 @@ export class StepRunner {
     } finally {
       this.#starting -= 1;
     }
-    if (!this.#mayRun(step)) {
+    // Behind a tool that is done, its remaining branches run unrecorded.
+    const mayRun = gate.isFinished
+      ? isOnce(step.path)
+      : !gate.isEnded && (gate.turn !== undefined || this.isInsideRunning(step.path));
+    if (!mayRun) {
       // Behind the gate meanwhile.
       this.#steps.done(step.path);
       this.#core.attempt(step);
@@ -101,13 +105,6 @@ export class StepRunner {
     this.#steps.done(step.path);
     if (gate.isFinished && isOnce(step.path)) step.settle(outcome);
     if (!gate.isEnded) this.#core.stir();
-  }
-
-  #mayRun({ path }: StepAttempt): boolean {
-    const { gate } = this.#core;
-    // Behind a tool that is done, its remaining branches run unrecorded.
-    if (gate.isFinished) return isOnce(path);
-    return !gate.isEnded && (gate.turn !== undefined || this.isInsideRunning(path));
   }
 
   /** Recorded before the tool continues, also while the frame is parked: the step is done. */

@@ -105,14 +105,20 @@ export class Folding {
         break;
       case 'cancelled':
         this.cancelled = true;
-        this.response = CANCELLED;
+        this.#ended(CANCELLED);
         break;
       case 'ended':
-        this.response = entry.response;
+        this.#ended(entry.response);
         break;
       default:
         break;
     }
+  }
+
+  /** Nothing is asked any more, and nothing is read, or written, behind the end. */
+  #ended(response: Response): void {
+    this.response = response;
+    this.open.clear();
   }
 
   #detach(when: number): void {

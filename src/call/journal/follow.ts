@@ -4,7 +4,7 @@
  * Both are one loop: read the next entry; if there is none, decide or wait, a little longer each time.
  */
 
-import { AwaitError, badToken, type Clock, defined, keepNewest, sleep } from '../../base/values.ts';
+import { AwaitError, badToken, type Clock, defined, sleep } from '../../base/values.ts';
 import { addDrawn, type DrawnValues } from './drawn.ts';
 import {
   CANCELLED,
@@ -16,6 +16,7 @@ import {
   type Response,
 } from './entries.ts';
 import { Folding } from './fold.ts';
+import { silenceOf } from './silence.ts';
 import type { CallStore } from './store.ts';
 
 interface Polling {
@@ -253,79 +254,4 @@ export async function wholeOf(
     if (whole.at === at) break;
   }
   return whole;
-}
-
-/** Whether the owner of a call has been silent for a lease, as far as this process has looked. */
-export async function isSilent(
-  store: CallStore,
-  clock: Clock,
-  callId: string,
-  lease: number,
-): Promise<boolean> {
-  return (await silenceOf(clock, store, callId).lasts()) >= lease;
-}
-
-/** For so many calls a process remembers how long it has seen nothing of their owners, also while it follows none. */
-const SILENCES = 1_000;
-const silences = new WeakMap<CallStore, Map<string, Silence>>();
-
-/** A client whose connections are short follows its call again and again: what was seen before counts. */
-function silenceOf(clock: Clock, store: CallStore, callId: string): Silence {
-  const known = silences.get(store) ?? new Map<string, Silence>();
-  silences.set(store, known);
-  const kept = known.get(callId);
-  const silence = kept?.clock === clock ? kept : new Silence(clock, store, callId);
-  known.delete(callId);
-  known.set(callId, silence);
-  keepNewest(known, SILENCES);
-  return silence;
-}
-
-/**
- * How long an owner has been silent: neither its heartbeat nor the journal moved. It is measured by the
- * observer's own monotonic clock between two looks, so no two clocks are ever compared.
- */
-class Silence {
-  readonly clock: Clock;
-  readonly #store: CallStore;
-  readonly #callId: string;
-  #failedReads: number;
-  #heard: string | undefined;
-  #at = -1;
-  #since: number;
-
-  constructor(clock: Clock, store: CallStore, callId: string) {
-    this.clock = clock;
-    this.#store = store;
-    this.#callId = callId;
-    this.#failedReads = store.failedReads;
-    this.#since = clock.elapsed();
-  }
-
-  /** The journal has moved, if nobody here saw this position before. */
-  saw(at: number): void {
-    if (at <= this.#at) return;
-    this.#at = at;
-    this.#end();
-  }
-
-  #end(): void {
-    this.#since = this.clock.elapsed();
-  }
-
-  /**
-   * Measures up to the moment of the question, not of the reply: this process may have been stopped in between while
-   * the owner was not. A failed read ends the silence: the owner could not write either, and has a whole lease once the
-   * store is back.
-   * @returns milliseconds
-   */
-  async lasts(): Promise<number> {
-    const asked = this.clock.elapsed();
-    const heard = JSON.stringify(await this.#store.heard(this.#callId)) ?? '';
-    const { failedReads } = this.#store;
-    if (heard !== this.#heard || failedReads !== this.#failedReads) this.#end();
-    this.#heard = heard;
-    this.#failedReads = failedReads;
-    return asked - this.#since;
-  }
 }

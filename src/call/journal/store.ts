@@ -39,16 +39,20 @@ export interface CallStore {
   readOn(callId: string, position: number, owner?: string): AsyncIterable<Entry>;
   /** Stores that are this process's memory: drops a call's entries up to a position. */
   forget?(call: Kept, upTo: number): void;
-  /** The owner's last sign of life. */
-  heard(callId: string): Promise<unknown>;
+  /**
+   * The owner's last sign of life.
+   * @param silence how long it seems to be silent, in milliseconds: after half a lease it is tried whether the store,
+   * which is read, takes writes as well, without which there are no signs
+   */
+  heard(callId: string, silence: number): Promise<unknown>;
   /**
    * Inserts an entry if its position is free. The caller has read the one before it.
    * @returns false when the position is taken
    * @throws AwaitError `store` once the call has expired
    */
   insertEntry(call: CallRecord, position: number, entry: Entry): Promise<boolean>;
-  /** Reads that failed so far, whether or not a later attempt succeeded. */
-  readonly failedReads: number;
+  /** Reads, and tries to write (`heard`), that failed so far, whether or not a later attempt succeeded. */
+  readonly failures: number;
   /** Whether other processes may see it. */
   readonly isShared: boolean;
 }

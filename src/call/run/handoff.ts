@@ -120,7 +120,7 @@ export class Handoff {
       },
       (error) =>
         options.log('warn', 'the relay does not listen: calls go on here by replay alone', {
-          error: String(error),
+          error,
         }),
     );
   }
@@ -182,7 +182,7 @@ export class Handoff {
     try {
       return await this.#parts.relay.send(name, this.#parts.seal(message, name));
     } catch (error) {
-      this.#options.log('warn', 'the relay failed to send', { error: String(error) });
+      this.#options.log('warn', 'the relay failed to send', { error });
       return false;
     }
   }
@@ -209,7 +209,7 @@ export class Handoff {
     this.#refusedAt = now;
     const count = this.#refusals;
     this.#refusals = 0;
-    this.#options.log('warn', 'a message of the relay is refused', { error: String(error), count });
+    this.#options.log('warn', 'a message of the relay is refused', { error, count });
   }
 
   // --- where the frame is ----------------------------------------------------------------------------

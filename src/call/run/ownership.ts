@@ -53,25 +53,18 @@ export class Ownership {
         return;
       }
       if (isUnattached(run)) void this.look(run);
+      // Silent for so long that another may have taken the call over: an entry decides before the next sign of life.
       if (isInTurn && run.journal.lapsed) {
-        void this.#reclaim(run);
+        if (run.isReclaiming) return;
+        run.isReclaiming = true;
+        const done = (): unknown => delete run.isReclaiming;
+        void this.holds(run).then(done, done);
         return;
       }
       run.journal
         .beat(`${run.journal.position}.${count}`)
         .catch(this.#failed(run, 'a heartbeat could not be written'));
     });
-  }
-
-  /**
-   * The process was silent for so long that another may have taken the call over: an entry decides before its next sign
-   * of life.
-   */
-  async #reclaim(run: Run): Promise<void> {
-    if (run.isReclaiming) return;
-    run.isReclaiming = true;
-    await this.holds(run).catch(() => {});
-    delete run.isReclaiming;
   }
 
   /**
@@ -228,7 +221,7 @@ export class Ownership {
 
   /** Logs why something of a call failed. */
   #failed({ call }: Run, what: string, level: 'debug' | 'warn' = 'warn'): (error: unknown) => void {
-    return (error) => this.#parts.log(level, what, { call: call.id, error: String(error) });
+    return (error) => this.#parts.log(level, what, { call: call.id, error });
   }
 }
 

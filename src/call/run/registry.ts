@@ -4,7 +4,7 @@
  */
 
 import { Quota, type QuotaKey } from '../../base/quota.ts';
-import { type Clock, deferred, every, memoryOf, type Repeating, within } from '../../base/values.ts';
+import { type Clock, deferred, every, memoryOf, type Repeating, WENT_ON, within } from '../../base/values.ts';
 import { countActiveTurns } from '../frame/context.ts';
 import type { Active } from './active.ts';
 import type { Outcome } from './outcome.ts';
@@ -272,21 +272,21 @@ export class Runs {
     } else {
       run.frame.drop();
     }
-    this.#release(run, true);
+    this.#release(run, true, true);
   }
 
-  /** @param isUnfinished whether its tool did not finish */
-  end(run: Run, isUnfinished: boolean): void {
+  /** @param isUnfinished whether its tool did not finish @param goesOn whether its call may go on elsewhere */
+  end(run: Run, isUnfinished: boolean, goesOn = false): void {
     if (run.state.at === 'over') return;
     this.#over(run);
     if (isUnfinished) run.frame.drop();
-    this.#release(run, isUnfinished);
+    this.#release(run, isUnfinished, goesOn);
   }
 
   /** A server that runs one call at a time is told that an unfinished one is over; one of this process is let go of. */
-  #release(run: Run, isUnfinished: boolean): void {
-    const isTold = isUnfinished && this.#parts.holdsServers === true && !this.#isClosed;
-    run.instance.release(isUnfinished, run.frame, isTold);
+  #release(run: Run, isUnfinished: boolean, goesOn: boolean): void {
+    const why = this.#parts.holdsServers && !this.#isClosed && (goesOn ? WENT_ON : 'the call is over');
+    run.instance.release(isUnfinished, run.frame, why || undefined);
   }
 
   #over(run: Run): void {

@@ -91,7 +91,7 @@ export interface Instance {
   /**
    * Ends it: cleanup runs, and the server is closed unless a frame of it is unfinished (invariant 1).
    * @param frame the one that is over; an unfinished one is let go of in a server that other calls use
-   * @param isTold whether its request is cancelled there
+   * @param why the reason that its request is cancelled there with; absent where the server runs on in this process
    */
-  release(unfinished: boolean, frame?: Frame, isTold?: boolean): void;
+  release(unfinished: boolean, frame?: Frame, why?: string): void;
 }

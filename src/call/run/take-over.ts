@@ -30,7 +30,7 @@ export interface TakesOver {
   readonly take: ((call: CallRecord) => Promise<Instance | undefined>) | undefined;
   /** Longest pause between two reads, in milliseconds. */
   readonly pace?: number | undefined;
-  /** The position at which its owner was already silent for a lease; the call is left alone if it has moved since. */
+  /** A position after which its owner wrote nothing for a lease; the call is left alone if it has since. */
   readonly silentAt?: number | undefined;
   /** Called with each entry that is read, in order. */
   readonly seen?: ((at: number, entry: Entry) => void) | undefined;
@@ -95,7 +95,7 @@ export class TakeOver {
       const { call, at, moved } = found;
       if (call.method === OUTSIDE) throw badToken(`call ${callId} is an ask, which ends with its server`);
       // It would have to be given up at once.
-      if (this.#runs.isDue || (silentAt !== undefined && moved !== silentAt)) return { outcome: GONE };
+      if (this.#runs.isDue || (silentAt !== undefined && moved > silentAt)) return { outcome: GONE };
       const since = this.#runs.taking.get(callId);
       if (since !== undefined && clock.elapsed() - since < PATIENCE * limits.lease) {
         // For another request of this process.

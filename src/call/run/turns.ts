@@ -266,9 +266,15 @@ export class Turns {
         return this.#finished(entered, ending.response);
       case 'suspended':
         return this.#orInterrupted(run, request, async () => {
-          const outcome = ending.isShed
-            ? await this.#shed(run, ending.checkpoint)
-            : await this.#suspend(run, ending.checkpoint);
+          const { isShed, checkpoint } = ending;
+          const outcome = await (isShed
+            ? this.#checkpoints.suspendWithout(run.journal, checkpoint, run.binding)
+            : this.#suspend(run, checkpoint));
+          // Given up to the process that gets its client's next request.
+          if (isShed) {
+            this.#runs.end(run, true, true);
+            this.#parts.count('shed');
+          }
           if (request !== undefined) this.#runs.remember(request, outcome);
           return outcome;
         });
@@ -286,7 +292,7 @@ export class Turns {
   async #broken({ run, request }: Entered, error: AwaitError): Promise<Outcome> {
     // A request with a token continues the call where a failure of the store does not end it.
     if (request === undefined || !isPassing(error)) error.steps = stepsDone(run.frame.fold().completions);
-    this.#runs.end(run, true);
+    this.#runs.end(run, true, isPassing(error) || error.code === 'fenced');
     // After a failure of the store the turn may be tried again from the journal; other failures end the call.
     if (!isPassing(error)) await this.#endFailed(run, error);
     const cancelled = error.code === 'fenced' ? await this.#ownership.cancellation(run) : undefined;
@@ -451,14 +457,6 @@ export class Turns {
     // Its turn is over, and a step of it may run on for longer than a lease.
     if (run.frame.busy) this.#ownership.beat(run);
     if (!this.#runs.isClosed && run.state.at !== 'over') this.#runs.park(key, run, waiting);
-    return outcome;
-  }
-
-  /** Gives the call up to the process that gets its client's next request. */
-  async #shed(run: Run, checkpoint: Checkpoint): Promise<Outcome> {
-    const outcome = await this.#checkpoints.suspendWithout(run.journal, checkpoint, run.binding);
-    this.#runs.end(run, true);
-    this.#parts.count('shed');
     return outcome;
   }
 

@@ -49,7 +49,13 @@ function askForUrls(
   const required = missingCapability(context.capabilities, ELICIT, { mode: 'url' });
   if (required !== undefined) return refusal(required, ELICIT);
   const asking = new Frame(call, journal, options, { ...after(frame), isPast: true });
-  const questions = unanswered(urls.map(questionAbout), frame);
+  const all = urls.map(({ elicitationId, ...url }) => {
+    // `elicitationId` is drawn anew each time the tool throws.
+    const about = digest(url);
+    const params = { ...url, mode: 'url', ...defined({ elicitationId }) };
+    return { class: RERUN + about, method: ELICIT, params, digest: about };
+  });
+  const questions = unanswered(all, frame);
   const shared = { call, binding, journal, held: { by: 'task' } } as const;
   const instance = new Asking(call, questions, () => openInstance(call, context));
   const next = (): Run | undefined => {
@@ -115,13 +121,6 @@ class Asking implements Instance {
 export function after(frame: Frame): ReplayFrom {
   const folded = frame.fold();
   return { ...folded, open: [...folded.open, ...frame.unmade], fresh: 0 };
-}
-
-/** `elicitationId` is drawn anew each time the tool throws. */
-function questionAbout({ elicitationId, ...url }: JsonObject): Question {
-  const about = digest(url);
-  const params = { ...url, mode: 'url', ...defined({ elicitationId }) };
-  return { class: RERUN + about, method: ELICIT, params, digest: about };
 }
 
 /** The questions without those that were answered before a takeover, in a round that was not complete. */

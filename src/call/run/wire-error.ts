@@ -93,8 +93,7 @@ export function reported(
   const level = ['bad-token', 'bad-answer', 'no-room'].includes(error.code) ? 'warn' : 'error';
   log(level, error.message, {
     code: error.code,
-    ...defined({ call: callId }),
-    ...(error.cause !== undefined && { cause: String(error.cause) }),
+    ...defined({ call: callId, cause: error.cause }),
   });
   return failedWith(error);
 }

@@ -35,6 +35,8 @@ export function rowsOf(caller: RowsCaller, expires: number): Kept {
 const GROWING = 2;
 /** Most entries of a row that are read at once. */
 const AHEAD = 16;
+/** Entries after which the rest is left for later, however many there are. */
+const PART = 5_000;
 /** Most rows whose ends are remembered. */
 const ENDS = 1_000;
 /**
@@ -48,6 +50,16 @@ export interface Page {
   /** Where the next page begins; undefined on the last one. */
   readonly next?: string;
 }
+
+/** How far a row was read. */
+interface Seen {
+  readonly at: number;
+  /** Up to its end. */
+  readonly isWhole: boolean;
+}
+
+/** How far each row was read. */
+export type SeenRows = Map<string, Seen>;
 
 /** Positions of a row that are looked at one by one: most rows have fewer. */
 const FEW = 4;
@@ -120,10 +132,10 @@ export class TaskIndex {
   }
 
   /** Where the rows end now: `added` with it returns what comes later. */
-  async ends(): Promise<Map<string, number>> {
+  async ends(): Promise<SeenRows> {
     const rows = this.#rows();
     const ends = await Promise.all(rows.map(({ name, row }) => this.#endOf(name, row)));
-    return new Map(rows.map(({ known }, nth) => [known, ends[nth] ?? 0]));
+    return new Map(rows.map(({ known }, nth) => [known, { at: ends[nth] ?? 0, isWhole: true }]));
   }
 
   #rows(): { name: string; row: number; known: string }[] {
@@ -132,32 +144,45 @@ export class TaskIndex {
     );
   }
 
-  /** All callers' tasks that were added since the last call with the same `seen`. */
-  async added(seen: Map<string, number>): Promise<string[]> {
+  /** All callers' tasks that were added since the last call with the same `seen`, or a part of them. */
+  async added(seen: SeenRows): Promise<string[]> {
     for (const known of seen.keys()) if (Number(known.split(' ')[1]) < this.#oldest) seen.delete(known);
-    const rows = this.#rows().filter(({ row, known }) => row >= this.#newest - GROWING || !seen.has(known));
-    // Where a read fails, nothing counts as seen: all of it is reported the next time.
-    const found = await Promise.all(
-      rows.map(({ name, row, known }) => this.#readOn(name, row, seen.get(known) ?? 0)),
+    const rows = this.#rows().filter(
+      ({ row, known }) => row >= this.#newest - GROWING || !seen.get(known)?.isWhole,
     );
-    for (const [nth, { known }] of rows.entries()) seen.set(known, found[nth]?.at ?? 0);
+    // Where a read fails, nothing counts as seen: all of it is reported the next time.
+    const room = { left: PART };
+    const found = await Promise.all(
+      rows.map(async ({ name, row, known }) => ({
+        known,
+        ...(await this.#readOn(name, row, seen.get(known)?.at ?? 0, room)),
+      })),
+    );
+    for (const { known, at, isWhole } of found) seen.set(known, { at, isWhole });
     return found.flatMap(({ ids }) => ids);
   }
 
-  /** The entries of a row after a position, to its end: one read where there are none. */
-  async #readOn(name: string, row: number, after: number): Promise<{ at: number; ids: string[] }> {
+  /** Reads a row after a position, to its end or until `room` is used up; a row without new entries costs one read. */
+  async #readOn(
+    name: string,
+    row: number,
+    after: number,
+    room: { left: number },
+  ): Promise<{ at: number; ids: string[]; isWhole: boolean }> {
     const ids: string[] = [];
     let at = after;
-    for (let ahead = 1; ; ahead = Math.min(2 * ahead, AHEAD)) {
+    for (let ahead = 1; room.left > 0; ahead = Math.min(2 * ahead, AHEAD)) {
       const reads = Array.from({ length: ahead }, (_, nth) =>
         this.#records.get(this.#name(name, row, at + 1 + nth)),
       );
       for (const id of await Promise.all(reads)) {
-        if (id === undefined) return { at, ids };
+        if (id === undefined) return { at, ids, isWhole: true };
         at += 1;
+        room.left -= 1;
         if (typeof id === 'string') ids.push(id);
       }
     }
+    return { at, ids, isWhole: false };
   }
 
   get #newest(): number {

@@ -4,8 +4,9 @@
  * owner gives signs of life: a process that has just started must not read the journals of all tasks before it can take
  * over the first. A task that has not moved for a lease, by this process's own clock, is taken over.
  */
-import { type Clock, type Timer, within } from '../../base/values.ts';
+import { type Clock, hasCode, type Timer, within } from '../../base/values.ts';
 import type { CallRecord } from '../journal/entries.ts';
+import { type Signs, Silence } from '../journal/silence.ts';
 import { LEFT_SIGN } from '../journal/store.ts';
 
 export interface Sweeping {
@@ -14,10 +15,7 @@ export interface Sweeping {
   readonly lease: number;
   /** Tasks that were not returned before. */
   readonly added: () => Promise<readonly string[]>;
-  /** The last sign of life of a task's owner. */
-  readonly heard: (id: string) => Promise<unknown>;
-  /** Reads of the store that failed so far: while they do, an owner cannot write either. */
-  readonly failedReads: () => number;
+  readonly store: Signs;
   /** How far a task is; undefined once it is over. @param from a position that it has reached; -1 where unknown */
   readonly progress: (
     id: string,
@@ -40,8 +38,8 @@ export interface Sweeper {
   stop(): void;
 }
 
-/** Most tasks that are checked in one round. */
-const MOST = 1_000;
+/** Most tasks of each kind that are checked in one round: more than a few callers begin in that time, and all of a busy service's. */
+const MOST = 5_000;
 /**
  * Most tasks that are taken over at once: each replays its journal, and the calls that already run here must show in
  * time that they are alive.
@@ -51,16 +49,12 @@ const TAKEN = 12;
 const CHECKS = 8;
 
 interface Watched {
-  sign: string | undefined;
   at: number;
-  /** Since when it was seen not to move, by the monotonic clock. */
-  since: number;
-  /** Reads that had failed when it was last checked. */
-  failedReads: number;
+  readonly silence: Silence;
 }
 
 export function sweepTasks(sweeping: Sweeping): Sweeper {
-  const { clock, lease, added, heard, failedReads, progress, runsHere, hasRoom, takeUp, failed } = sweeping;
+  const { clock, lease, added, store, progress, runsHere, hasRoom, takeUp, failed } = sweeping;
   const watched = new Map<string, Watched>();
   const taking = new Set<string>();
   /** Takeovers that count against the limit; one that takes longer than a lease no longer does. */
@@ -68,8 +62,7 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
   let checks = 0;
   let isOver = false;
   const watch = (id: string): void => {
-    if (!watched.has(id))
-      watched.set(id, { sign: undefined, at: -1, since: clock.elapsed(), failedReads: failedReads() });
+    if (!watched.has(id)) watched.set(id, { at: -1, silence: new Silence(clock, store, id) });
   };
 
   const take = (id: string, call: CallRecord, at: number): void => {
@@ -82,29 +75,24 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
   };
 
   const look = async (id: string, known: Watched): Promise<void> => {
-    const asked = clock.elapsed();
-    const sign = await heard(id);
-    const text = JSON.stringify(sign) ?? '';
-    if (known.sign !== text) {
-      known.since = asked;
-      known.sign = text;
-      // A sign may have no position.
-      const position = Number.parseInt(String(sign), 10);
-      if (position > known.at) known.at = position;
-      if (sign !== LEFT_SIGN) return;
-    }
+    const { silence } = known;
+    const lasted = await silence.lasts();
+    const { sign } = silence;
+    // A sign may have no position.
+    const position = Number.parseInt(String(sign), 10);
+    if (position > known.at) known.at = position;
+    if (lasted <= 0 && sign !== LEFT_SIGN) return;
     const found = await progress(id, known.at);
     if (found === undefined) {
       watched.delete(id);
       return;
     }
-    const failures = failedReads();
-    if (failures !== known.failedReads) known.since = clock.elapsed();
-    else if (found.at !== known.at) known.since = asked;
-    known.failedReads = failures;
+    // The sign tells of entries that others wrote, too.
+    const hasMoved = found.at > known.at;
     known.at = found.at;
-    if (isOver || (!found.left && asked - known.since < lease) || !hasRoom(found.call)) return;
-    known.since = clock.elapsed();
+    if (hasMoved) silence.end();
+    if (isOver || (!found.left && (hasMoved || lasted < lease)) || !hasRoom(found.call)) return;
+    silence.end();
     take(id, found.call, found.at);
   };
 
@@ -121,7 +109,10 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
 
   const round = async (): Promise<void> => {
     for (const id of await added()) watch(id);
-    const due = [...watched].slice(0, MOST);
+    // Those that were alive are looked at in every round, and first; most others turn out to be over.
+    const due = [true, false].flatMap((wasAlive) =>
+      [...watched].filter(([, { silence }]) => (silence.sign !== undefined) === wasAlive).slice(0, MOST),
+    );
     let failure: { readonly error: unknown } | undefined;
     const checkAll = async (): Promise<void> => {
       for (;;) {
@@ -130,9 +121,9 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
         const next = isOver ? undefined : due.shift();
         if (next === undefined) return;
         await check(next).catch((error: unknown) => {
-          // The next round tries again: the store may be down.
+          // The next round tries again. A store that is down fails for all.
           failure ??= { error };
-          due.length = 0;
+          if (hasCode(error, 'store')) due.length = 0;
         });
       }
     };

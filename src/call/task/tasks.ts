@@ -110,8 +110,7 @@ export class Tasks {
     if (call.expires < this.#parts.clock.now()) throw badToken(`task ${id} has expired`);
     if (response === undefined && this.#here(id) === undefined) this.#parts.watch(id);
     // Those that its client can answer.
-    const open = response === undefined ? [...folding.open.values()] : [];
-    const waiting = open.filter(({ withdrawn, refused }) => !withdrawn && !refused);
+    const waiting = [...folding.open.values()].filter(({ withdrawn, refused }) => !withdrawn && !refused);
     const asks = waiting.map((ask) => ({ ...ask, times: folding.timesAsked(ask.key) }));
     return {
       id,
@@ -169,7 +168,7 @@ export class Tasks {
       if (known.isAnswered(key)) return undefined;
       const ask = known.open.get(key);
       // The client of a suspended call answers with its token.
-      if (ask === undefined || known.response !== undefined || known.suspended) throw this.#unknownAsk(id);
+      if (ask === undefined || known.suspended) throw this.#unknownAsk(id);
       return { ...given(ask), isReceived: true };
     });
   }
@@ -184,7 +183,7 @@ export class Tasks {
       return isCallers(run.call, caller) && run.frame.report(key, params);
     let listens = false;
     await this.#receive(id, caller, (known) => {
-      listens = known.response === undefined && known.open.get(key)?.progress !== undefined;
+      listens = known.open.get(key)?.progress !== undefined;
       return listens && known.reports(key) < REPORTS ? { type: 'reported', key, params } : undefined;
     }).catch((error: unknown) => {
       if (!hasCode(error, 'bad-token')) throw error;
@@ -255,7 +254,7 @@ export class Tasks {
   /**
    * Waits until a task satisfies the condition.
    * @returns undefined when `gone` fires before
-   * @throws AwaitError as `get` does
+   * @throws AwaitError as `get` does; `store` at its first look alone
    */
   async until(
     id: string,
@@ -264,8 +263,11 @@ export class Tasks {
     gone?: AbortSignalLike,
   ): Promise<TaskView | undefined> {
     for (let pause = PAUSE.first; !gone?.aborted; pause = Math.min(pause * PAUSE.growth, PAUSE.most)) {
-      const view = await this.get(id, principal);
-      if (wanted(view)) return view;
+      // Who waits already outlasts a store that is away for longer than a request does.
+      const view = await this.get(id, principal).catch((error: unknown) => {
+        if (pause === PAUSE.first || !hasCode(error, 'store')) throw error;
+      });
+      if (view && wanted(view)) return view;
       await sleep(this.#parts.clock, pause);
     }
     return undefined;

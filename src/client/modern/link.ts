@@ -111,12 +111,16 @@ export class ModernLink implements ClientLink {
   /** The server's declaration, as `Client` expects it, under the version that `Client` knows. */
   async #discover({ id, params }: ClientRequest): Promise<void> {
     const { protocolVersion, capabilities, clientInfo }: JsonObject = params ?? {};
+    const { deliver, endpoint, tasks } = this.#options;
+    // SDK v1's declaration of tasks, which is another revision's, is replaced by the extension.
+    const { tasks: _v1, extensions, ...declared } = objectOf(capabilities);
+    const all = { ...objectOf(extensions), ...(tasks && { [TASKS]: {} }) };
     this.#envelope = {
       [`${META}/protocolVersion`]: REVISION,
       [`${META}/clientInfo`]: clientInfo,
-      [`${META}/clientCapabilities`]: this.#declared(objectOf(capabilities)),
+      [`${META}/clientCapabilities`]:
+        Object.keys(all).length > 0 ? { ...declared, extensions: all } : declared,
     };
-    const { deliver, endpoint } = this.#options;
     const opened = await this.#open(
       { jsonrpc: '2.0', id, method: 'server/discover' },
       endpoint.signal,
@@ -137,13 +141,6 @@ export class ModernLink implements ClientLink {
         ...defined({ instructions }),
       },
     });
-  }
-
-  /** Replaces SDK v1's declaration of tasks, which is another revision's, by the extension. */
-  #declared({ tasks: _v1, extensions, ...declared }: JsonObject): JsonObject {
-    const given = objectOf(extensions);
-    const all = this.#options.tasks ? { ...given, [TASKS]: {} } : given;
-    return Object.keys(all).length > 0 ? { ...declared, extensions: all } : declared;
   }
 
   async #subscribe({ id, method, params }: ClientRequest): Promise<void> {

@@ -131,7 +131,7 @@ export class TaskFollower {
 
   /** Waits until the server's polling interval is over, or there is a message to send. */
   async #rest(task: JsonObject): Promise<void> {
-    if (this.#isSettled) return;
+    if ([...this.#rounds].some(({ outcome }) => outcome !== undefined)) return;
     const interval = pollInterval(task[this.#ports.dialect.tasks.interval]);
     const nap = new AbortController();
     const wake = (): void => nap.abort();
@@ -140,10 +140,6 @@ export class TaskFollower {
     await pause(interval, nap.signal);
     this.#ports.signal.removeEventListener('abort', wake);
     this.#wake = undefined;
-  }
-
-  get #isSettled(): boolean {
-    return [...this.#rounds].some(({ outcome }) => outcome !== undefined);
   }
 
   async #respond(): Promise<void> {

@@ -81,7 +81,12 @@ export class SessionLink implements ClientLink {
       await this.#roundTrips(this.#dialect, message, onresumptiontoken);
     } else {
       const call = new Call(this.#ports, { id, onresumptiontoken });
-      await this.#keep(id, call, call.post(JSON.stringify(this.#outgoing(message))));
+      let { params } = message;
+      if (message.method === 'initialize') {
+        this.#initialize = { id, version: params?.protocolVersion };
+        params = { ...params, protocolVersion: this.#options.revision };
+      }
+      await this.#keep(id, call, call.post(JSON.stringify({ ...message, params })));
     }
   }
 
@@ -202,12 +207,6 @@ export class SessionLink implements ClientLink {
     const { status, body } = await this.#options.endpoint.post(JSON.stringify(message));
     await drainBody(body);
     return status;
-  }
-
-  #outgoing(message: ClientRequest): ClientRequest {
-    if (message.method !== 'initialize') return message;
-    this.#initialize = { id: message.id, version: message.params?.protocolVersion };
-    return { ...message, params: { ...message.params, protocolVersion: this.#options.revision } };
   }
 
   #deliver(message: Rpc): void {

@@ -153,7 +153,11 @@ export class Call implements AskSender {
       while (response !== undefined) {
         const suspended = await this.#read(response);
         if (this.#answered || this.#isOver) break;
-        response = suspended ? await this.#nextTurn() : await this.#again();
+        const sent = this.#sent;
+        // A stream that ended too early is reopened: by GET if it had an event id, else by the request that began it.
+        if (suspended) response = await this.#nextTurn();
+        else if (this.#lastEventId !== undefined || sent === undefined) response = await this.#reopen();
+        else response = (await sent.attempts.next(this.#retry)) ? await this.#send(sent) : undefined;
       }
       if (!this.#answered) this.#fail(undefined);
     } catch (thrown) {
@@ -283,13 +287,6 @@ export class Call implements AskSender {
       'stream',
       'The server answered 202 to the answers of a turn, so there is no result.',
     );
-  }
-
-  /** Reopens a stream that ended too early: by GET if it had an event id, else by the request that began it. */
-  async #again(): Promise<Response | undefined> {
-    const sent = this.#sent;
-    if (this.#lastEventId !== undefined || sent === undefined) return this.#reopen();
-    return (await sent.attempts.next(this.#retry)) ? this.#send(sent) : undefined;
   }
 
   async #reopen(): Promise<Response | undefined> {

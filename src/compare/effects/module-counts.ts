@@ -130,19 +130,16 @@ class ModuleWatch {
       if (typeof value === 'number' && Number.isFinite(value)) state.set(path, value);
       else if (typeof value === 'string' || Array.isArray(value)) state.set(`${path}.length`, value.length);
       else if (value instanceof Map || value instanceof Set) state.set(`${path}.size`, value.size);
-      else if (depth < 3 && (isPlain(value) || (depth === 0 && this.#isOfAuthor(value)))) {
-        const members = dataOf(value);
+      else if (depth < 3) {
+        // A class of the author's, or an instance of one, counts where it is a variable.
+        const made = isObject(value) && !types.isProxy(value) ? value.constructor : value;
+        if (!isPlain(value) && (depth > 0 || this.#followedOf(made) === undefined)) return;
+        const members = dataOf(value as object);
         state.set(`${path}.size`, members.length);
         for (const [member, inner] of members) walk(inner, `${path}.${member}`, depth + 1);
       }
     };
     walk(variable, name, 0);
-  }
-
-  /** Whether it is a class of the author's, or an instance of one. */
-  #isOfAuthor(value: unknown): value is object {
-    const made = isObject(value) && !types.isProxy(value) ? value.constructor : value;
-    return this.#followedOf(made) !== undefined;
   }
 
   #followedOf(value: unknown): AuthorFunction | undefined {

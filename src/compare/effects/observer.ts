@@ -140,9 +140,12 @@ function replaceEffects(sight: Sight): () => void {
   replace(ChildProcess.prototype, 'spawn', () => STARTED);
   for (const name of ['spawnSync', 'execSync', 'execFileSync']) replace(childProcess, name, () => STARTED);
   replace(dgram.Socket.prototype, 'send', () => 'sent a datagram');
-  replace(net.Socket.prototype, 'write', (socket) =>
-    isQuery(socket) ? 'sent data over a socket' : undefined,
-  );
+  replace(net.Socket.prototype, 'write', (socket) => {
+    const { server, _httpMessage, _isStdio, fd } = objectOf(socket);
+    // Neither a reply to a client of this process, nor an HTTP request (seen as that), nor what is printed.
+    const isOther = server || _httpMessage || _isStdio || isStandard(fd) || fetched.getStore();
+    return isOther ? undefined : 'sent data over a socket';
+  });
   replace(globalThis.WebSocket?.prototype, 'send', () => 'sent data over a WebSocket');
 
   replace(ClientRequest.prototype, 'end', (request) => {
@@ -175,10 +178,3 @@ function sent(method: unknown, origin: unknown): string {
 
 /** Where the `fetch` that is running was called. */
 const fetched = new AsyncLocalStorage<string>();
-
-/** Neither a reply to a client of this process, nor an HTTP request (seen as that), nor what is printed. */
-function isQuery(socket: unknown): boolean {
-  if (!isObject(socket)) return false;
-  const { server, _httpMessage, _isStdio, fd } = socket;
-  return !server && !_httpMessage && !_isStdio && !isStandard(fd) && fetched.getStore() === undefined;
-}

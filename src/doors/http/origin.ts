@@ -29,6 +29,8 @@ const EXPOSED = 'Mcp-Session-Id, MCP-Protocol-Version, Mcp-Stream-Id, Retry-Afte
 const PREFLIGHT_AGE = 600;
 /** Longest list of headers that the reply to a preflight allows, in characters. */
 const HEADERS_LENGTH = 2_000;
+/** Names that are this machine's wherever they are asked for (RFC 6761, section 6.3). */
+const THIS_MACHINE = /^(?:(?:.*\.)?localhost|\[::1\]|127(?:\.\d{1,3}){3})$/;
 
 /** The refusal of a foreign page or a foreign name of this host; undefined when the request may go on. */
 export function refuseForeign(
@@ -102,11 +104,5 @@ function allows(
 ): boolean {
   if (allowed.includes('*') || allowed.includes(value)) return true;
   const name = nameIn(value);
-  return name !== undefined && (isThisMachine(name) || allowed.includes(name));
-}
-
-/** By names that resolve to this machine wherever they are asked for (RFC 6761, section 6.3). */
-function isThisMachine(name: string): boolean {
-  if (name === 'localhost' || name.endsWith('.localhost') || name === '[::1]') return true;
-  return /^127(?:\.\d{1,3}){3}$/.test(name);
+  return name !== undefined && (THIS_MACHINE.test(name) || allowed.includes(name));
 }

@@ -145,7 +145,7 @@ export class RateLimits {
 
   /** A limiter that fails must not lock out all callers. */
   #failed(error: unknown): undefined {
-    this.#warn('a rate limiter failed; its limit is not held meanwhile', { error: String(error) });
+    this.#warn('a rate limiter failed; its limit is not held meanwhile', { error });
     return undefined;
   }
 }

@@ -39,12 +39,6 @@ export function headersOf(
   return { 'mcp-session-id': session, ...defined({ 'mcp-protocol-version': version }) };
 }
 
-/** Ids and names come from the client's JSON: one that a header cannot hold is base64, as in 2026-07-28. */
-function headerValue(name: string): string {
-  const isPlain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(name) && !name.startsWith('=?base64?');
-  return isPlain ? name : `=?base64?${Buffer.from(name).toString('base64')}?=`;
-}
-
 export interface PipedMessage {
   readonly method: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -58,12 +52,16 @@ export function inboundOf(
   source: PipeSource,
   { method, headers, text = '', gone, repeats }: PipedMessage,
 ): Inbound {
-  const all: Readonly<Record<string, string>> = {
+  const all: Record<string, string> = {
     ...source.headers,
     'content-type': 'application/json',
     accept: method === 'GET' ? 'text/event-stream' : 'application/json, text/event-stream',
-    ...Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, headerValue(value)])),
   };
+  // Ids and names come from the client's JSON: one that a header cannot hold is base64, as in 2026-07-28.
+  for (const [name, value] of Object.entries(headers)) {
+    const isPlain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !value.startsWith('=?base64?');
+    all[name] = isPlain ? value : `=?base64?${Buffer.from(value).toString('base64')}?=`;
+  }
   let made: Request | undefined;
   let unread = text;
   // Read once, and not kept while a request waits for its reply.

@@ -138,8 +138,10 @@ export class Pipe {
     if (method === RESUME) this.#comeBack(body);
     else if (method === CANCEL && (this.#session === undefined || metaOf(body)[REVISION_META] !== undefined))
       this.#cancel(body.params);
-    else if (method === 'initialize') return this.#initialize(body);
-    else {
+    else if (method === 'initialize') {
+      this.#resumes = this.#parts.resumable && metaOf(body)[SESSION_META] === true;
+      return this.#post(isRequestId(id) ? id : undefined, body, JSON.stringify(withoutResume(body)));
+    } else {
       const from = this.#resumes ? textOrNone(metaOf(body)[EVENT_META]) : undefined;
       const own = this.#resumes ? withoutResume(body) : body;
       const sent = own === body ? text : JSON.stringify(own);
@@ -150,11 +152,6 @@ export class Pipe {
       return done.then(() => void (this.#session !== undefined && this.#follow(STANDING)));
     }
     return Promise.resolve();
-  }
-
-  #initialize(body: JsonObject): Promise<void> {
-    this.#resumes = this.#parts.resumable && metaOf(body)[SESSION_META] === true;
-    return this.#post(isRequestId(body.id) ? body.id : undefined, body, JSON.stringify(withoutResume(body)));
   }
 
   /** A new pipe resumes the session of one that broke. */
@@ -283,7 +280,12 @@ export class Pipe {
       onEvent: ({ data, id }) => {
         last = id ?? last;
         if (data === '' || isClosed) return;
-        keepsUp = this.#sendEvent(data, id, open.key) && keepsUp;
+        const request = typeof open.key === 'symbol' ? undefined : open.key;
+        const sent =
+          this.#resumes && id !== undefined
+            ? JSON.stringify(withEvent(JSON.parse(data) as JsonObject, id, request))
+            : data;
+        keepsUp = this.#parts.end.send(sent) && keepsUp;
       },
     });
     if (this.#isOver) queueMicrotask(close);
@@ -318,12 +320,6 @@ export class Pipe {
         else closing.push(fn);
       },
     };
-  }
-
-  #sendEvent(data: string, event: string | undefined, key: Key): boolean {
-    if (!this.#resumes || event === undefined) return this.#parts.end.send(data);
-    const request = typeof key === 'symbol' ? undefined : key;
-    return this.#parts.end.send(JSON.stringify(withEvent(JSON.parse(data) as JsonObject, event, request)));
   }
 
   #fail(id: string | number | null, code: number, message: string): void {

@@ -1,0 +1,127 @@
+/** A host that gives each of its model's calls an idempotency key of its own: an equal call goes on with one that waits. */
+import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import * as z from 'zod';
+import { systemClock } from '../../src/base/values.ts';
+import { step } from '../../src/index.ts';
+import type { Served } from '../e2e/harness.ts';
+import { linkIn, PAGE, PersonAtPage } from './person.ts';
+import { cleanUp, connected, request, serveTwo } from './two.ts';
+
+const requestedSchema = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
+const ann = new PersonAtPage();
+const SENT_BEFORE = 'This call was already done; this is its result again. Nothing was done a second time.';
+const reserved: string[] = [];
+
+function build(): McpServer {
+  const server = new McpServer({ name: 'booking', version: '1' });
+  server.registerTool('book', { inputSchema: { room: z.string() } }, async ({ room }) => {
+    await step('reserve', () => void reserved.push(room));
+    const { content } = await server.server.elicitInput({ message: `When ${room}?`, requestedSchema });
+    return { content: [{ type: 'text', text: `${room} on ${content?.day}` }] };
+  });
+  return server;
+}
+
+let one: Served;
+let two: Served;
+beforeEach(async () => {
+  reserved.length = 0;
+  [one, two] = await serveTwo(build);
+});
+afterEach(() => vi.restoreAllMocks());
+afterEach(cleanUp);
+
+const host = (at: Served): Promise<Client> => connected(at, {}, () => ({ action: 'decline' }));
+
+async function book(client: Client, room: string, key?: string): Promise<string> {
+  const _meta = key && { 'mcp-await/idempotency-key': key };
+  const { content } = await client.callTool({ name: 'book', arguments: { room }, ...(_meta && { _meta }) });
+  return (content as { text: string }[]).map(({ text }) => text).join('\n');
+}
+
+describe('an equal call with another idempotency key', () => {
+  it.each([['a key'], [undefined]])('goes on with the one that waits, begun with %s', async (first) => {
+    const client = await host(one);
+    const told = await book(client, 'red', first);
+    expect(told).toMatch(/^NOT DONE YET/);
+    expect((await ann.answer(two.url, linkIn(told), { day: 'Monday' })).status).toBe(303);
+    const other = await host(two);
+    expect(await book(other, 'red', 'key 2')).toBe('red on Monday');
+    expect(reserved).toEqual(['red']);
+    // From now on it names that call, as the first one does.
+    for (const key of ['key 2', ...(first ? [first] : [])])
+      expect(await book(client, 'red', key)).toBe('red on Monday');
+    expect(reserved).toEqual(['red']);
+  });
+
+  it('is the same question on the page, also where several come at once', async () => {
+    const clients = [await host(one), await host(two)] as const;
+    await book(clients[0], 'red', 'key 1');
+    const calls = ['key 2', 'key 3', 'key 4', 'key 3'].map((key, nth) =>
+      book(clients[nth % 2 === 0 ? 0 : 1], 'red', key),
+    );
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    const page = await ann.read(one.url, PAGE);
+    expect(page.match(/When red\?/g)).toHaveLength(1);
+    const link = /href="(http[^"]*\/ask\/[^"]*)"/.exec(page)?.[1] ?? '';
+    expect((await ann.answer(two.url, link, { day: 'Monday' })).status).toBe(303);
+    expect(new Set(await Promise.all(calls))).toEqual(new Set(['red on Monday']));
+    expect(reserved).toEqual(['red']);
+  });
+
+  it('is told that it was done for ten minutes, by each key once, and is a new call after that', async () => {
+    const client = await host(one);
+    const told = await book(client, 'red', 'key 1');
+    await ann.answer(two.url, linkIn(told), { day: 'Monday' });
+    expect(await book(client, 'red', 'key 2')).toBe('red on Monday');
+    const other = await host(two);
+    expect(await book(other, 'red', 'key 3')).toBe(`${SENT_BEFORE}\nred on Monday`);
+    expect(await book(client, 'red', 'key 3')).toBe('red on Monday');
+    expect(reserved).toEqual(['red']);
+    const { now } = Date;
+    vi.spyOn(systemClock, 'now').mockImplementation(() => now() + 601_000);
+    expect(await book(client, 'red', 'key 4')).toMatch(/^NOT DONE YET/);
+    expect(await book(client, 'red', 'key 3')).toBe('red on Monday');
+    expect(reserved).toEqual(['red', 'red']);
+  });
+
+  it('keeps its own answer where it began beside an equal one, and its process leaves', async () => {
+    const [from, to] = await serveTwo(build, { tasks: 'now' });
+    const begin = async (key: string): Promise<string> => {
+      const _meta = { 'mcp-await/idempotency-key': key };
+      const { result } = await request(from, 'tools/call', {
+        name: 'book',
+        arguments: { room: 'red' },
+        _meta,
+      });
+      return String((result as { taskId: unknown }).taskId);
+    };
+    const tasks = await Promise.all([begin('key 1'), begin('key 2')]);
+    const links = async (): Promise<string[]> =>
+      [...(await ann.read(to.url, PAGE)).matchAll(/href="(http[^"]*\/ask\/[^"]*)"/g)].map(
+        ([, link = '']) => link,
+      );
+    await expect.poll(links).toHaveLength(2);
+    const [first = '', second = ''] = await links();
+    const seen = async (): Promise<string> =>
+      JSON.stringify(await Promise.all(tasks.map((taskId) => request(to, 'tasks/get', { taskId }))));
+    expect((await ann.answer(to.url, first, { day: 'Monday' })).status).toBe(303);
+    await expect.poll(seen, { timeout: 15_000 }).toContain('red on Monday');
+    await from.close();
+    // By then the other process has taken it up.
+    await new Promise((resolve) => setTimeout(resolve, 7_000));
+    expect((await ann.answer(to.url, second, { day: 'Friday' })).status).toBe(303);
+    await expect.poll(seen, { timeout: 15_000 }).toContain('red on Friday');
+    expect(await seen()).not.toContain('already done');
+  });
+
+  it('is another call where its arguments are others, and then is refused under a key of that one', async () => {
+    const client = await host(one);
+    const told = await book(client, 'red', 'key 1');
+    expect(linkIn(await book(client, 'blue', 'key 2'))).not.toBe(linkIn(told));
+    await expect(book(client, 'blue', 'key 1')).rejects.toThrow('other arguments');
+    expect(reserved).toEqual(['red', 'blue']);
+  });
+});
