@@ -57,6 +57,8 @@ export default defineConfig(({ mode }) => {
   const env = { MCP_AWAIT_SHORT_TESTS: isShort ? '1' : '' };
   // `npm run test:all` runs those too.
   const long = isShort ? ['test/**/*.long.test.ts', ...LATER] : [];
+  // A folder's node_modules may link this package, with these files once more.
+  const skipped = ['**/node_modules/**', ...long];
   return {
     test: {
       globalSetup: ['test/setup.ts'],
@@ -76,11 +78,11 @@ export default defineConfig(({ mode }) => {
             name: 'shared',
             env,
             include: ['test/**/*.test.ts'],
-            exclude: [...APART, ...long],
+            exclude: [...APART, ...skipped],
             isolate: false,
           },
         },
-        { extends: true, test: { name: 'apart', env, include: APART, exclude: long } },
+        { extends: true, test: { name: 'apart', env, include: APART, exclude: skipped } },
       ],
     },
   };

@@ -24,8 +24,6 @@ it('every snippet of the page passes, and the first is a test file of ten lines'
       'node_modules/vitest/vitest.mjs',
       'run',
       FOLDER,
-      // A package that is linked there has this folder once more.
-      '--exclude=**/node_modules/**',
       '--maxWorkers=1',
       '--reporter=json',
       '--testTimeout=120000',
