@@ -117,7 +117,7 @@ export class TaskReply implements CallStream {
     await new Promise<void>((connected) => {
       const connect = (sink: Sink): Sink => {
         connected();
-        return untilExpiry(sink, () => this.#request.id);
+        return untilExpiry(sink, this.#request);
       };
       this.#reply.resolve(sse(services, session, found, 'postStreams', connect));
       inbound.signal.addEventListener('abort', () => connected(), { once: true });
@@ -153,11 +153,11 @@ function recordOf(stream: string): string {
 }
 
 /** A connection whose client is told as the reply's time ends, if a store that is away keeps its outcome from it. */
-function untilExpiry(sink: Sink, request: () => string | number | undefined): Sink {
+function untilExpiry(sink: Sink, request: Partial<Pick<RpcRequest, 'id'>>): Sink {
   return {
     ...sink,
     end: (why) => {
-      const id = why === 'expired' ? request() : undefined;
+      const id = why === 'expired' ? request.id : undefined;
       if (id !== undefined) sink.send(expiredEvent(LIVE_REPLY, id));
       sink.end(id === undefined ? why : 'finished');
     },
@@ -170,13 +170,13 @@ export function resumeTaskReply({ services, session }: Exchange, stream: string,
   const { signal } = stopping;
   const stop = (): void => stopping.abort();
   sink.onClose(stop);
-  let request: string | number | undefined;
+  // Its id is read with the rest.
+  const request: { id?: RpcRequest['id'] } = {};
   const { logger, limits } = services.settings;
   const goOn = async (): Promise<void> => {
     while (!signal.aborted) {
       try {
-        const named = (id: string | number): unknown => (request = id);
-        if (await produce(services, session, stream, { signal, stop, named })) break;
+        if (await produce(services, session, stream, { signal, stop, to: request })) break;
       } catch (error) {
         // The client waits on its connection for as long as the store is away.
         logger.warn('the reply to a client that waits for a task waits for the store', { error });
@@ -186,7 +186,7 @@ export function resumeTaskReply({ services, session }: Exchange, stream: string,
     if (session.taskReplies.get(stream) === stop) session.taskReplies.delete(stream);
   };
   void goOn();
-  return untilExpiry(sink, () => request);
+  return untilExpiry(sink, request);
 }
 
 /** @returns whether nothing more is to be appended */
@@ -194,17 +194,13 @@ async function produce(
   services: Services,
   session: Session,
   stream: string,
-  {
-    signal: stopped,
-    stop,
-    named,
-  }: { signal: AbortSignal; stop: () => void; named: (request: string | number) => unknown },
+  { signal: stopped, stop, to }: { signal: AbortSignal; stop: () => void; to: { id?: RpcRequest['id'] } },
 ): Promise<boolean> {
   const { store } = services;
   const record = store?.isShared === true ? await store.get(recordOf(stream)) : undefined;
   if (!isObject(record) || !isRequestId(record.id) || !isObject(record.params)) return true;
   const request = { id: record.id, method: String(record.method), params: record.params };
-  named(record.id);
+  to.id = record.id;
   const other = session.taskReplies.get(stream);
   if (other !== stop) other?.();
   session.taskReplies.set(stream, stop);

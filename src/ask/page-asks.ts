@@ -204,12 +204,8 @@ export class PageAsks {
   tell(what: AskEvent['what'], { person, url, tool }: Asked): void {
     const { settings, logger, clock } = this.#parts;
     const event: AskEvent = { what, person, url, tool, time: clock.now() };
-    const failed = (error: unknown): void => logger.error('ask.on failed', { what, error });
-    try {
-      void Promise.resolve(settings?.on?.(event)).catch(failed);
-    } catch (error) {
-      failed(error);
-    }
+    const told = async (): Promise<unknown> => settings?.on?.(event);
+    told().catch((error: unknown) => logger.error('ask.on failed', { what, error }));
   }
 }
 

@@ -46,8 +46,9 @@ export interface BoundedReading {
   readonly until?: Promise<unknown> | undefined;
 }
 
-export function isEventStream({ headers }: Response): boolean {
-  return headers.get('content-type')?.toLowerCase().startsWith('text/event-stream') ?? false;
+/** `text/event-stream`, whatever its parameters. */
+export function mediaType({ headers }: Response): string {
+  return (headers.get('content-type') ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
 }
 
 /**
@@ -64,7 +65,7 @@ export function boundedResponse(
     reading.onOver?.();
     return response;
   }
-  const isStream = isEventStream(response);
+  const isStream = mediaType(response) === 'text/event-stream';
   const own = new Response(bound(body, { ...reading, most, isStream }));
   // The constructor has no place for some, and refuses values that `fetch` passes on.
   for (const name of ['status', 'statusText', 'ok', 'headers', 'url', 'redirected'] as const)

@@ -253,8 +253,3 @@ function merged(first: HeadersInit | undefined, second: HeadersInit | undefined)
   for (const [name, value] of new Headers(second)) headers.set(name, value);
   return headers;
 }
-
-/** `text/event-stream`, whatever its parameters. */
-export function mediaType({ headers }: Response): string {
-  return (headers.get('content-type') ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
-}

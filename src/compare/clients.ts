@@ -2,7 +2,7 @@
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import type { Revision } from '../../compat/revisions.ts';
-import { isEventStream } from '../base/bounded-response.ts';
+import { mediaType } from '../base/bounded-response.ts';
 import { importPeer } from '../base/peer.ts';
 import { isObject, type JsonObject, objectOf, optionError, sleep, systemClock } from '../base/values.ts';
 import { readEvents } from '../client/event-stream.ts';
@@ -80,7 +80,8 @@ async function readBody(
   onEvent: (event: EventSourceMessage) => void,
   onMessage: (message: unknown) => void,
 ): Promise<void> {
-  if (!isEventStream(response) || response.body === null) return onMessage(await response.json());
+  if (mediaType(response) !== 'text/event-stream' || response.body === null)
+    return onMessage(await response.json());
   for await (const event of readEvents(response.body, () => {})) onEvent(event);
 }
 

@@ -7,6 +7,7 @@
  * link.
  */
 import type { BoundedReading } from '../base/bounded-response.ts';
+import { mediaType } from '../base/bounded-response.ts';
 import type { Account, OpenAccount } from '../base/budget.ts';
 import { importPeer } from '../base/peer.ts';
 import {
@@ -18,7 +19,6 @@ import {
   systemClock,
   within,
 } from '../base/values.ts';
-import { mediaType } from '../client/endpoint.ts';
 import { Attempts, isLost, RECONNECTION, RESTARTS, retry } from '../client/message.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import { Inflow } from './inflow.ts';

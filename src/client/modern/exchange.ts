@@ -1,6 +1,8 @@
 /** One request of 2026-07-28 over HTTP: a POST whose reply is one response, with notifications before it. */
+
+import { mediaType } from '../../base/bounded-response.ts';
 import { AwaitError } from '../../base/values.ts';
-import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
+import { type Endpoint, EndpointError } from '../endpoint.ts';
 import { readEvents } from '../event-stream.ts';
 import {
   type ClientRequest,

@@ -27,9 +27,11 @@
  * Differences from `StreamableHTTPClientTransport` on ordinary revisions: a stream that delivered an error is not
  * opened again, nor one that breaks after its request was cancelled; after a close nothing is sent.
  */
+
+import { mediaType } from '../../base/bounded-response.ts';
 import { AwaitError, CANCEL, hasCode } from '../../base/values.ts';
 import type { AskSender, Asks } from '../asks.ts';
-import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
+import { type Endpoint, EndpointError } from '../endpoint.ts';
 import { drainBody, readEvents } from '../event-stream.ts';
 import {
   Attempts,
