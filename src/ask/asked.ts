@@ -111,8 +111,9 @@ export class AskedAnswers {
   readonly #told = new Set<string>();
   readonly #opened = new Set<string>();
   #offer: SentUrl | undefined;
-  /** The call is opened once, although its asks begin side by side. */
+  /** The call is opened once, although its asks begin side by side; and once more on the page. */
   #waitsFor: Promise<WaitsFor> | undefined;
+  #isOnPage = false;
   /** Until when the request waits for the page alone, by the monotonic clock. */
   #end = Infinity;
   /** When the request began; and from when on its tool may have it go on, by that clock. */
@@ -156,9 +157,15 @@ export class AskedAnswers {
     return shown.length > 0;
   }
 
-  opened(call: CallRecord): Promise<WaitsFor> {
+  /** @param isPage whether the page asks; else its client does */
+  opened(call: CallRecord, isPage = true): Promise<WaitsFor> {
     const { calls, request } = this.#parts;
-    this.#waitsFor ??= calls.opened(call, request.person ?? '', request.context.workspace);
+    const { person = '' } = request;
+    const { workspace } = request.context;
+    const open = (): Promise<WaitsFor> => calls.opened(call, { person, workspace, isPage });
+    if (isPage && !this.#isOnPage) this.#waitsFor = this.#waitsFor?.then(open);
+    this.#isOnPage ||= isPage;
+    this.#waitsFor ??= open();
     return this.#waitsFor;
   }
 
@@ -341,7 +348,7 @@ export class AskedAnswers {
     let doubtful: Sent['doubtful'];
     if (isDoubtful) {
       // From here on an equal call continues it, whatever becomes of this request.
-      await this.opened(call);
+      await this.opened(call, false);
       await calls.continues(request.call, call);
       const isAccepted = !isNew && !('error' in past) && past.result.action === 'accept';
       if (!isAccepted && (await calls.doubtOf(call, ask)) !== undefined) return toPage();

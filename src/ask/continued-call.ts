@@ -30,7 +30,7 @@ import { CANCELLED, type CallRecord, type OpenAsk, type Response } from '../call
 import type { Instance, InstanceContext, Outcome, RequestContext } from '../call/ports.ts';
 import { bindingOf } from '../call/run/binding.ts';
 import type { Responded } from '../call/run/outcome.ts';
-import { isBadToken } from '../call/run/wire-error.ts';
+import { isBadToken, isToMakeAgain } from '../call/run/wire-error.ts';
 import { REPEATED } from '../checkpoint/page-records.ts';
 import { AskedAnswers, LOOK, offered } from './asked.ts';
 import { type AtAsks, expiryOf, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
@@ -187,6 +187,8 @@ export class ContinuedCall implements Instance {
     const ended: [string, Response][] = [];
     let waiting: EqualCall | undefined;
     for (const id of ids) {
+      // Where its client asks, the reply goes to who has its key.
+      if (this.#isNamed && !(await calls.wasOnPage(id))) continue;
       const standing = await calls.standing(id);
       // The records of one that is over stay for a while.
       if (standing.kind === 'asks' && standing.checkpoint.call.expires > clock.now()) {
@@ -196,8 +198,9 @@ export class ContinuedCall implements Instance {
       } else if (standing.kind === 'ended') {
         this.#parts.ended(id);
         const { response } = standing;
-        // Once its user has opened the URL, the tool may succeed: that outcome is not repeated.
-        if (response !== undefined && !needsUrls(response)) ended.push([id, response]);
+        // Once its user has opened the URL, the tool may succeed: that outcome is not repeated, nor one that says so.
+        if (response !== undefined && !needsUrls(response) && !isToMakeAgain(response))
+          ended.push([id, response]);
       }
     }
     for (const [id, response] of ended) {
@@ -224,7 +227,7 @@ export class ContinuedCall implements Instance {
   async #named(frame: Frame, key: string): Promise<Response | undefined> {
     const { calls, clock, lease } = this.#parts;
     if (key.length === 0 || key.length > KEY_LENGTH) return BAD_KEY;
-    // A host may give each of its model's calls a key of its own: an equal call has one more key then.
+    // A host may give each of its model's calls a key of its own: an equal call that the page asks has one more key then.
     const equal = this.#request.person === undefined ? undefined : await this.#equal();
     const named = await calls.named(this.#own, key, this.#workspace, equal?.id);
     if (named === undefined) return OTHER_ARGUMENTS;

@@ -23,6 +23,7 @@ import {
   askedName,
   continuesName,
   doubtName,
+  pageName,
   personName,
   roleName,
   sentName,
@@ -65,6 +66,13 @@ export interface WaitsFor {
   readonly url: string;
   /** The server's name. */
   readonly server: string;
+  /** Whether the page asked from the start; else its client did, which is not proven. */
+  readonly isPage: boolean;
+}
+
+interface OpenedBy extends Pick<WaitsFor, 'person' | 'isPage'> {
+  /** Of the request. */
+  readonly workspace: string | undefined;
 }
 
 /** Who a request to the page is from. */
@@ -224,12 +232,16 @@ export class WaitingCalls {
    * From here on calls equal to it continue it, and its person has it in their list.
    * @returns for whom it waits, and where: the same each time
    */
-  async opened(call: CallRecord, person: string, workspace: string | undefined): Promise<WaitsFor> {
+  async opened(call: CallRecord, by: OpenedBy): Promise<WaitsFor> {
+    const waits = (await this.waitsFor(call.id)) ?? (await this.#open(call, by));
+    if (by.isPage) await this.onPage(call, waits);
+    return waits;
+  }
+
+  async #open(call: CallRecord, { person, workspace, isPage }: OpenedBy): Promise<WaitsFor> {
     const { records, now, urlOf, server } = this.#parts;
     const { id } = call;
-    const known = await this.waitsFor(id);
-    if (known !== undefined) return known;
-    const waits: WaitsFor = { person, url: urlOf(call), server: server() };
+    const waits: WaitsFor = { person, url: urlOf(call), server: server(), isPage };
     const row = Math.floor(now() / this.#unit);
     const ends = this.#rowEnd(row);
     const [name = ''] = this.#equalNames(call, workspace);
@@ -246,6 +258,16 @@ export class WaitingCalls {
   async openedTo(call: CallRecord, role: string | undefined): Promise<void> {
     if (role === undefined || !(await this.#insert(call, roleName(call.id, role), {}))) return;
     await this.#byRole.addOwn(call.id, role, call);
+  }
+
+  /** The page asks, or is answered: from here on calls with other keys continue it, too. */
+  async onPage(call: CallRecord, { isPage }: WaitsFor): Promise<void> {
+    if (!isPage) await this.#insert(call, pageName(call.id), {});
+  }
+
+  async wasOnPage(callId: string): Promise<boolean> {
+    const waits = await this.waitsFor(callId);
+    return waits?.isPage || (await this.#parts.store.get(pageName(callId))) !== undefined;
   }
 
   /** Undefined for a call that waits for nobody. */

@@ -10,6 +10,8 @@ export const ANSWER = /^\S*:answer /;
 export const REPEATED = 600_000;
 
 export const personName = (callId: string): string => `${callId}:person`;
+/** The page has asked something of it, or was answered. */
+export const pageName = (callId: string): string => `${callId}:page`;
 export const stoppedName = (callId: string): string => `${callId}:stopped`;
 export const sentName = (callId: string): string => `${callId}:sent`;
 export const answerName = (callId: string, key: string): string => `${callId}:answer ${key}`;
@@ -27,5 +29,6 @@ export function pageRecords(callId: string, entries: readonly Entry[]): string[]
     asks.flatMap(({ key }) => [answerName(callId, key), askedName(callId, key), doubtName(callId, key)]),
   );
   const roles = new Set(asks.map(({ params }) => roleName(callId, roleOf(params) ?? '')));
-  return [personName(callId), stoppedName(callId), sentName(callId), ...answers, ...roles];
+  const names = [personName, pageName, stoppedName, sentName].map((name) => name(callId));
+  return [...names, ...answers, ...roles];
 }

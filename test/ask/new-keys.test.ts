@@ -1,6 +1,7 @@
 /** A host that gives each of its model's calls an idempotency key of its own: an equal call goes on with one that waits. */
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import type { ElicitResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import { systemClock } from '../../src/base/values.ts';
@@ -34,6 +35,18 @@ afterEach(() => vi.restoreAllMocks());
 afterEach(cleanUp);
 
 const host = (at: Served): Promise<Client> => connected(at, {}, () => ({ action: 'decline' }));
+
+const ONE = { action: 'accept', content: { day: 'Monday' } } as const;
+const NO = { action: 'decline' } as const;
+
+/** Asks its user itself, and is not proven. @param answers one for each question, after more than a second */
+function asking(at: Served, answers: ElicitResult[]): Promise<Client> {
+  return connected(at, { elicitation: { form: {} } }, async () => {
+    const answer = answers.shift() ?? NO;
+    await new Promise((resolve) => setTimeout(resolve, 1_200));
+    return answer;
+  });
+}
 
 async function book(client: Client, room: string, key?: string): Promise<string> {
   const _meta = key && { 'mcp-await/idempotency-key': key };
@@ -115,6 +128,51 @@ describe('an equal call with another idempotency key', () => {
     expect((await ann.answer(to.url, second, { day: 'Friday' })).status).toBe(303);
     await expect.poll(seen, { timeout: 15_000 }).toContain('red on Friday');
     expect(await seen()).not.toContain('already done');
+  });
+
+  it.each([['one after the other'], ['at once']])(
+    'is another call with an answer of its own, where the client asked its user: %s',
+    async (how) => {
+      const [answers, order] = [[NO, ONE], how === 'at once' ? 300 : 2_000];
+      const client = await asking(one, answers);
+      const elsewhere = await asking(two, answers);
+      const first = book(client, 'red', 'key 1');
+      await new Promise((resolve) => setTimeout(resolve, order));
+      expect(await Promise.all([first, book(elsewhere, 'red', 'key 2')])).toEqual([
+        'red on undefined',
+        'red on Monday',
+      ]);
+      for (const client of [await asking(two, []), await host(one)]) {
+        expect(await book(client, 'red', 'key 1')).toBe('red on undefined');
+        expect(await book(client, 'red', 'key 2')).toBe('red on Monday');
+      }
+    },
+  );
+
+  it('goes on with the one that the client did not ask, and the page does', async () => {
+    const client = await connected(one, { elicitation: { form: {} } }, () => NO);
+    const told = await book(client, 'red', 'key 1');
+    expect(told).toMatch(/^NOT DONE YET/);
+    expect((await ann.answer(two.url, linkIn(told), { day: 'Monday' })).status).toBe(303);
+    expect(await book(await asking(two, [NO]), 'red', 'key 2')).toBe('red on Monday');
+    expect(await book(client, 'red', 'key 3')).toBe(`${SENT_BEFORE}\nred on Monday`);
+    expect(reserved).toEqual(['red']);
+  });
+
+  it('goes on with one that was answered in the list, while its client showed the question', async () => {
+    const shows = new Promise<ElicitResult>(() => {});
+    const client = await connected(one, { elicitation: { form: {} } }, () => shows);
+    book(client, 'red', 'key 1').catch(() => {});
+    const links = async (): Promise<string[]> =>
+      [...(await ann.read(two.url, PAGE)).matchAll(/href="(http[^"]*\/ask\/[^"]*)"/g)].map(
+        ([, link = '']) => link,
+      );
+    await expect.poll(links).toHaveLength(1);
+    await client.close();
+    const [link = ''] = await links();
+    expect((await ann.answer(two.url, link, { day: 'Monday' })).status).toBe(303);
+    expect(await book(await host(two), 'red', 'key 2')).toMatch(/red on Monday$/);
+    expect(reserved).toEqual(['red']);
   });
 
   it('is another call where its arguments are others, and then is refused under a key of that one', async () => {

@@ -47,7 +47,7 @@ function bench(bytes: { caller: number; outcomes: number }) {
   const begin = async (id: string, args: object): Promise<CallRecord> => {
     const call = callOf(id, args);
     await store.insertEntry(call, 0, { type: 'called', format: FORMAT, call });
-    await calls.opened(call, 'ann', undefined);
+    await calls.opened(call, { person: 'ann', workspace: undefined, isPage: true });
     return call;
   };
   const end = (call: CallRecord): Promise<boolean> =>

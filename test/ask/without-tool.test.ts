@@ -75,6 +75,39 @@ describe('an equal call, where the tool itself fails before its question', () =>
   });
 });
 
+describe('an equal call, where its tool takes another way since', () => {
+  const build =
+    (name?: string, message = 'Which day?') =>
+    (): McpServer => {
+      const server = new McpServer({ name: 'booking', version: '1' });
+      server.registerTool('book', { inputSchema: { room: z.string() } }, async ({ room }) => {
+        if (name !== undefined) await step(name, () => {});
+        const { content } = await server.server.elicitInput({ message, requestedSchema });
+        return { content: [{ type: 'text', text: `${room} on ${content?.day}` }] };
+      });
+      return server;
+    };
+
+  it.each(Object.entries(READS))('is a new call, as its error says: %s', async (_revision, read) => {
+    let version = 0;
+    const asking = (): McpServer => {
+      version += 1;
+      return build(undefined, `Which day? ${version}`)();
+    };
+    const [own, other] = await serveTwo(asking, { drift: 'fail' });
+    await ann.answer(other.url, await linkOf(read(own)), { day: 'Monday' });
+    expect(await read(other).catch(String)).toContain('its tool has changed; call the tool again');
+    expect(await read(other)).toContain('NOT DONE YET');
+  });
+
+  it('gets its error again where steps were done, which are named', async () => {
+    const [own, other] = await serveTwo(build('pay'), {}, build('charge'));
+    await ann.answer(other.url, await linkOf(read(own)), { day: 'Monday' });
+    for (const again of ['', '', 'already done.*'])
+      expect(await read(other)).toMatch(new RegExp(`${again}Completed steps: pay`));
+  });
+});
+
 it('makes its log no longer than a hundred entries, where it is refused again and again', async () => {
   const [own, other] = await serveTwo(booking, {}, VERSIONS['has no such tool']);
   await ann.answer(other.url, await linkOf(read(own)), { day: 'Monday' });

@@ -37,7 +37,10 @@ export interface PageScenario extends Scenario {
     readonly forms?: boolean;
     /** Whether each request has the call's idempotency key. */
     readonly named: boolean;
-    /** Whether that is another one in each request. */
+    /**
+     * Whether that is another one in each request; from a client that is asked itself, once it was told that the call waits:
+     * a reply that is lost has it send the same request again.
+     */
     readonly newKeys?: boolean;
     /** Probability that the client answers a URL itself, for the person. */
     readonly declines: number;
@@ -87,6 +90,8 @@ class PageWorld {
   readonly waiting = new Set<string>();
   cluster!: Cluster;
   over = false;
+  /** How often its client was told that the call waits. */
+  told = 0;
 
   constructor(world: World, store: SimulatedStore, scenario: PageScenario) {
     this.#world = world;
@@ -100,7 +105,7 @@ class PageWorld {
     clock: Clock,
     engine: () => Engine,
   ): Pick<EngineParts, 'route' | 'outlasts' | 'time'> => {
-    const { named, newKeys = false } = this.#scenario.page;
+    const { named } = this.#scenario.page;
     const records = this.#store.recordsFor(life, clock, LEASE);
     const store = this.#store.for(life, clock, LEASE);
     const time = (): number => this.#world.time;
@@ -122,7 +127,7 @@ class PageWorld {
     return {
       time,
       outlasts: ({ id }) =>
-        isContinued(id) ? undefined : { person: PERSON, ...(named && { key: newKeys ? id : 'the same' }) },
+        isContinued(id) ? undefined : { person: PERSON, ...(named && { key: this.#keyOf(id) }) },
       route: (home, call, context, how) => {
         if (call.outlasted === undefined) return undefined;
         const { person, key } = call.outlasted;
@@ -141,6 +146,12 @@ class PageWorld {
       },
     };
   };
+
+  #keyOf(requestId: string): string {
+    const { newKeys = false, forms = false } = this.#scenario.page;
+    if (!newKeys) return 'the same';
+    return forms ? `key ${this.told}` : requestId;
+  }
 
   /** The person gets the links in what their agent is told. */
   read(outcome: Outcome | undefined): void {
@@ -235,6 +246,7 @@ class AgentClient {
       this.#page.read(outcome);
       if (outcome?.kind === 'responded' && !isTransient(outcome) && !isToComeAgain(outcome.response)) {
         if (!isNotDoneYet(outcome.response)) return this.#judge(outcome.response);
+        this.#page.told += 1;
         await this.#stopOnce();
       }
       await this.#page.pause(this.#world.between(5, 400));
@@ -370,8 +382,11 @@ export async function playPage(scenario: PageScenario): Promise<Report> {
   );
   await world.run(() => page.over, END);
   if (!page.over) world.violated('the call neither ended nor waits for its person');
-  for (const [callId, journal] of store.journals)
-    if (isContinued(callId)) checkAnswers(world, page, callId, journal);
+  const continued = [...store.journals].filter(([callId]) => isContinued(callId));
+  for (const [callId, journal] of continued) checkAnswers(world, page, callId, journal);
+  const { named, newKeys = false, forms = false } = scenario.page;
+  if (named && (forms || !newKeys) && continued.length > 1)
+    world.violated(`${continued.length} calls began, though each request had a key of the first`);
   return { violations: world.violations, repeated: repeatedIn(cluster), time: world.time };
 }
 

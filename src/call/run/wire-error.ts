@@ -8,7 +8,7 @@ import {
   type Reason,
 } from '../../base/values.ts';
 import { refusal } from '../ask/capability.ts';
-import type { RpcError } from '../journal/entries.ts';
+import type { Response, RpcError } from '../journal/entries.ts';
 import type { Outcome, Responded } from './outcome.ts';
 import type { EngineParts } from './run.ts';
 
@@ -53,6 +53,13 @@ export function told(reason: keyof typeof TOLD, steps: readonly string[] = []): 
     isDone || code === -32603 ? `Internal error: ${why.charAt(0).toLowerCase()}${why.slice(1)}` : why;
   const rest = isDone ? `. Completed steps: ${steps.join(', ')}` : what === undefined ? '' : `; ${what}`;
   return { code, message: begins + rest, data: advice(reason, !isDone && what === AGAIN) };
+}
+
+/** The texts of errors that end a call and say to make it again. */
+const TO_MAKE_AGAIN: readonly string[] = [told('divergence').message, told('host-gone').message];
+
+export function isToMakeAgain(response: Response): boolean {
+  return 'error' in response && TO_MAKE_AGAIN.includes(response.error.message);
 }
 
 export function wireError({ code, message, steps }: AwaitError): RpcError {
