@@ -20,7 +20,7 @@ import { PlayWire } from '../compare/wire.ts';
 import { onSignals } from '../doors/http/shutdown.ts';
 import { argumentsBy } from './arguments.ts';
 import { failureText } from './failure.ts';
-import { readText, whole } from './values.ts';
+import { choice, readText, whole } from './values.ts';
 
 const COMPARE_USAGE = `mcp-await compare <module> [<new module>] [options]
 mcp-await compare [options] -- <command> [args…]
@@ -67,7 +67,7 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
   const command = dashes < 0 ? [] : args.slice(dashes + 1);
   const own = dashes < 0 ? [...args] : args.slice(0, dashes);
   if (own.includes('--help') || own.includes('-h')) {
-    process.stdout.write(COMPARE_USAGE);
+    print(COMPARE_USAGE);
     return 0;
   }
   const { values, positionals } = argumentsBy<CompareFlags>(COMPARE_USAGE, own, 'compare');
@@ -82,7 +82,7 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
       : readTranscript(readText('against', values.against), values.against);
   const given = values.scenario === undefined ? undefined : await readScenario(values.scenario);
   const [version] = versions;
-  if (values.ui) return serveUi(version, given?.scenario, revisionsOf(values.revision, undefined), values);
+  if (values.ui) return serveUi(version, given?.scenario, revisionsOf(values.revision), values);
   const made =
     given === undefined && against === undefined ? await madeFor(version, values['call-all']) : undefined;
   const read: ReadScenario = given ?? {
@@ -111,15 +111,14 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
   if (values.json) print(jsonReport(comparison));
   else {
     const { columns, isTTY } = process.stdout;
-    process.stdout.write(
+    print(
       tableOf(comparison, {
         width: columns ?? 150,
         color: isTTY === true && process.env.NO_COLOR === undefined,
         lineOf: read.lineOf,
       }),
     );
-    for (const flag of OUTPUTS)
-      if (values[flag] !== undefined) process.stdout.write(`wrote ${values[flag]}\n`);
+    for (const flag of OUTPUTS) if (values[flag] !== undefined) print(`wrote ${values[flag]}\n`);
   }
   return exitCodeOf(comparison);
 }
@@ -186,14 +185,9 @@ function versionsOf(modules: readonly string[], command: readonly string[]): [Ve
 
 function revisionsOf(
   named: readonly string[] | undefined,
-  recorded: readonly Revision[] | undefined,
+  recorded?: readonly Revision[],
 ): readonly Revision[] {
-  if (named === undefined) return recorded ?? NAMES;
-  return named.map((name) => {
-    const revision = NAMES.find((known) => known === name);
-    if (revision === undefined) throw optionError(`--revision ${name} must be one of ${NAMES.join(', ')}`);
-    return revision;
-  });
+  return named?.map((name) => choice('revision', name, NAMES)) ?? recorded ?? NAMES;
 }
 
 /** Serves the page until a signal ends the process. */
@@ -215,7 +209,7 @@ async function serveUi(
     uncalled: given === undefined ? uncalled : [],
   });
   const server = await serveLive(live, whole('port', values.port ?? '0', 0, 65_535));
-  process.stdout.write(`open ${server.url}/\n`);
+  print(`open ${server.url}/\n`);
   await new Promise<void>((resolve) => onSignals(async () => resolve()));
   await server.close();
   await live.close();

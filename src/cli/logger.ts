@@ -1,6 +1,7 @@
 /** A line on stderr for each event: for people on a terminal, JSON elsewhere. */
-import { type JsonObject, optionError } from '../base/values.ts';
+import type { JsonObject } from '../base/values.ts';
 import type { Logger } from '../observe/logger.ts';
+import { choice } from './values.ts';
 
 /** Bytes of log lines that wait in memory for stderr's reader; the logger drops further lines. */
 const MOST_WAITING = 4_194_304;
@@ -19,8 +20,7 @@ interface Output {
 
 /** @throws AwaitError `bad-option` for a level that does not exist */
 export function levelLogger(least: string, output: Output = process.stderr): Logger {
-  const upTo = (LEVELS as readonly string[]).indexOf(least);
-  if (upTo < 0) throw optionError(`--log ${least} must be one of ${LEVELS.join(', ')}`);
+  const upTo = LEVELS.indexOf(choice('log', least, LEVELS));
   let dropped = 0;
   const write = (level: Level, message: string, detail: JsonObject): void => {
     output.write(`${lineOf(new Date(), level, message, detail, output.isTTY === true)}\n`);
