@@ -31,10 +31,8 @@ import {
   timedOut,
 } from '../call/journal/entries.ts';
 import type { RequestContext } from '../call/ports.ts';
-import { type AtAsks, expiryOf, isForm, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+import { type AtAsks, expiryOf, isForm, SHOWN, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
-/** How long a client that is not proven may show a question, in milliseconds: some end calls after a minute. */
-const SHOWN = 45_000;
 /** How long a request waits for the person, in milliseconds: clients give up after a minute, some after half of one. */
 const WAIT = 25_000;
 /** Rounds without an ask in which a client that opened the page waits for it. */

@@ -187,9 +187,9 @@ export class ContinuedCall implements Instance {
     const ended: [string, Response][] = [];
     let waiting: EqualCall | undefined;
     for (const id of ids) {
-      // Where its client asks, the reply goes to who has its key.
-      if (this.#isNamed && !(await calls.wasOnPage(id))) continue;
       const standing = await calls.standing(id);
+      // Where its client asks, the outcome is for who has its key.
+      if (this.#isNamed && !(await calls.isForOthers(id, standing))) continue;
       // The records of one that is over stay for a while.
       if (standing.kind === 'asks' && standing.checkpoint.call.expires > clock.now()) {
         // Of those that began at one moment, the one that was answered goes on.

@@ -314,7 +314,6 @@ export class AskPage {
       result = { action, content: read.content };
     }
     const given = { response: { result }, by: person, route: 'page', time: now() } as const;
-    await asking.calls.onPage(call, waits);
     if (!(await asking.calls.answer(call, ask, given))) return note(409, 'This is closed', TOO_LATE, list);
     asking.tell('answered', { ...waits, tool: String(call.params.name) });
     if (shown.isAll && open.length === 1) asking.settled(call.id);

@@ -5,7 +5,7 @@
  * A call is found by what makes another call equal to it: its caller, client, revision, workspace, tool and arguments.
  */
 import { digest } from '../base/digest.ts';
-import { ELICIT, isObject, type JsonObject } from '../base/values.ts';
+import { ELICIT, isObject, type JsonObject, objectOf } from '../base/values.ts';
 import {
   type CallRecord,
   type Checkpoint,
@@ -39,6 +39,8 @@ const MOST_EQUAL = 10;
 /** How far back those are looked for whose outcome was not sent: more than ten may have begun at one moment. */
 const FURTHEST = 100;
 
+/** How long a client that is not proven may show a question, in milliseconds: some end calls after a minute. */
+export const SHOWN = 45_000;
 /** An answer that comes sooner is not a person's, in milliseconds. */
 const AT_ONCE = 1_000;
 /** How long a client's proof holds that it asks its user, in milliseconds. */
@@ -234,7 +236,7 @@ export class WaitingCalls {
    */
   async opened(call: CallRecord, by: OpenedBy): Promise<WaitsFor> {
     const waits = (await this.waitsFor(call.id)) ?? (await this.#open(call, by));
-    if (by.isPage) await this.onPage(call, waits);
+    if (by.isPage && !waits.isPage) await this.#insert(call, pageName(call.id), {});
     return waits;
   }
 
@@ -260,14 +262,20 @@ export class WaitingCalls {
     await this.#byRole.addOwn(call.id, role, call);
   }
 
-  /** The page asks, or is answered: from here on calls with other keys continue it, too. */
-  async onPage(call: CallRecord, { isPage }: WaitsFor): Promise<void> {
-    if (!isPage) await this.#insert(call, pageName(call.id), {});
-  }
-
-  async wasOnPage(callId: string): Promise<boolean> {
+  /**
+   * Whether calls with other keys continue it: the page asks, or did; its client has shown nothing for too long; or the
+   * page has the answer, and the request that asked the client is not there to go on with it.
+   */
+  async isForOthers(callId: string, standing: Standing): Promise<boolean> {
+    const { store } = this.#parts;
     const waits = await this.waitsFor(callId);
-    return waits?.isPage || (await this.#parts.store.get(pageName(callId))) !== undefined;
+    if (waits?.isPage || (await store.get(pageName(callId)))) return true;
+    for (const { key } of standing.kind === 'asks' ? standing.checkpoint.open : []) {
+      const asked = objectOf(await store.get(askedName(callId, key)));
+      if (this.time() - Number(asked.at) >= SHOWN) return true;
+      if ((await this.answerTo(callId, key))?.route === 'page') return true;
+    }
+    return false;
   }
 
   /** Undefined for a call that waits for nobody. */

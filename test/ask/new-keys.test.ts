@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import { systemClock } from '../../src/base/values.ts';
 import { step } from '../../src/index.ts';
+import { post } from '../e2e/clients.ts';
 import type { Served } from '../e2e/harness.ts';
 import { linkIn, PAGE, PersonAtPage } from './person.ts';
 import { cleanUp, connected, request, serveTwo } from './two.ts';
@@ -157,6 +158,27 @@ describe('an equal call with another idempotency key', () => {
     expect(await book(await asking(two, [NO]), 'red', 'key 2')).toBe('red on Monday');
     expect(await book(client, 'red', 'key 3')).toBe(`${SENT_BEFORE}\nred on Monday`);
     expect(reserved).toEqual(['red']);
+  });
+
+  it('goes on with one whose client has shown nothing for 45 seconds, and not with one before', async () => {
+    let ahead = 0;
+    for (const name of ['now', 'elapsed'] as const) {
+      const real = systemClock[name].bind(systemClock);
+      vi.spyOn(systemClock, name).mockImplementation(() => real() + ahead);
+    }
+    const capabilities = { elicitation: { form: {} } };
+    const asked = async (key: string): Promise<string> => {
+      const headers = { authorization: 'Bearer ann', 'idempotency-key': key };
+      const { text } = await post(two.url, { tool: 'book', args: { room: 'red' }, capabilities, headers });
+      return text;
+    };
+    expect(await asked('key 1')).toContain('input_required');
+    ahead = 44_000;
+    expect(await asked('key 2')).toContain('input_required');
+    expect(reserved).toEqual(['red', 'red']);
+    ahead = 46_000;
+    expect(await asked('key 3')).toContain('NOT DONE YET');
+    expect(reserved).toEqual(['red', 'red']);
   });
 
   it('goes on with one that was answered in the list, while its client showed the question', async () => {
