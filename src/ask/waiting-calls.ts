@@ -263,14 +263,15 @@ export class WaitingCalls {
   }
 
   /**
-   * Whether calls with other keys continue it: the page asks, or did; its client has shown nothing for too long; or the
-   * page has the answer, and the request that asked the client is not there to go on with it.
+   * Whether calls with other keys continue it: the page asks, or did; or no request goes on with it, and its client has
+   * shown nothing for too long, or the page has the answer.
    */
   async isForOthers(callId: string, standing: Standing): Promise<boolean> {
     const { store } = this.#parts;
     const waits = await this.waitsFor(callId);
     if (waits?.isPage || (await store.get(pageName(callId)))) return true;
-    for (const { key } of standing.kind === 'asks' ? standing.checkpoint.open : []) {
+    if (standing.kind !== 'asks' || standing.claim !== undefined) return false;
+    for (const { key } of standing.checkpoint.open) {
       const asked = objectOf(await store.get(askedName(callId, key)));
       if (this.time() - Number(asked.at) >= SHOWN) return true;
       if ((await this.answerTo(callId, key))?.route === 'page') return true;

@@ -5,9 +5,9 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { ElicitResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import * as z from 'zod';
-import { systemClock } from '../../src/base/values.ts';
 import { step } from '../../src/index.ts';
 import type { Served } from '../e2e/harness.ts';
+import { clock, takeClock } from './clock.ts';
 import { linkIn, PAGE, PersonAtPage } from './person.ts';
 import { cleanUp, connected, request, serveTwo } from './two.ts';
 
@@ -16,7 +16,6 @@ const ann = new PersonAtPage();
 const anything = z.looseObject({});
 let stopped: string[] = [];
 let runs = 0;
-let ahead = 0;
 
 function build(): McpServer {
   const server = new McpServer({ name: 'booking', version: '1' });
@@ -34,9 +33,7 @@ let two: Served;
 beforeEach(async () => {
   stopped = [];
   runs = 0;
-  ahead = 0;
-  vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now() + ahead);
-  vi.spyOn(systemClock, 'elapsed').mockImplementation(() => performance.now() + ahead);
+  takeClock();
   [one, two] = await serveTwo(build);
 });
 afterEach(async () => {
@@ -47,7 +44,7 @@ afterEach(async () => {
 /** A client that is proven, and what it shows. */
 async function proven(): Promise<{ client: Client; shows: ReturnType<typeof vi.fn> }> {
   const shows = vi.fn(async (): Promise<ElicitResult> => {
-    ahead += 1_500;
+    clock.ahead += 1_500;
     return { action: 'accept', content: { day: 'Monday' } };
   });
   const client = await connected(one, { elicitation: { form: {} } }, () => shows());

@@ -18,6 +18,7 @@ import { post, type RawReply, textOf } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { POSTGRES, REDIS, SQLITE } from '../e2e/services.ts';
 import { type Answers, type Caller, KINDS, openCaller } from './callers.ts';
+import { clock, slowly, takeClock } from './clock.ts';
 import { askOptions, linkIn, PAGE, PersonAtPage } from './person.ts';
 
 const FORM = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
@@ -27,7 +28,6 @@ const ann = new PersonAtPage();
 const DAY = 86_400_000;
 let effects: string[] = [];
 let events: AskEvent[] = [];
-let ahead = 0;
 
 function build(): McpServer {
   const server = new McpServer({ name: 'booking', version: '1' });
@@ -64,9 +64,7 @@ async function serve(url: string): Promise<Served> {
 beforeEach(async () => {
   effects = [];
   events = [];
-  ahead = 0;
-  vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now() + ahead);
-  vi.spyOn(systemClock, 'elapsed').mockImplementation(() => performance.now() + ahead);
+  takeClock();
   const url = SQLITE.url();
   one = await serve(url);
   two = await serve(url);
@@ -86,14 +84,6 @@ async function open(
   cleanUps.push(() => caller.close());
   return caller;
 }
-
-/** After more than a second. */
-const slowly =
-  (answer: ElicitResult): Answers =>
-  () => {
-    ahead += 1_500;
-    return answer;
-  };
 
 describe.each(KINDS)('%s', (kind) => {
   it.each<ElicitResult>([NO, { action: 'cancel' }])(
@@ -133,9 +123,9 @@ describe.each(KINDS)('%s', (kind) => {
       expect(await (await open(kind, one, () => NO, { name: 'other' })).call('rome')).toMatch(
         /^NOT DONE YET/,
       );
-    ahead += 29 * DAY;
+    clock.ahead += 29 * DAY;
     expect(await (await open(kind, two, () => NO)).call('oslo')).toBe('decline undefined');
-    ahead += 2 * DAY;
+    clock.ahead += 2 * DAY;
     expect(await (await open(kind, two, () => NO)).call('bern')).toMatch(/^NOT DONE YET/);
     expect(await (await open(kind, two, slowly(YES))).call('riga')).toBe('accept by the client');
     expect(await (await open(kind, one, () => NO)).call('lima')).toBe('decline undefined');
@@ -151,14 +141,14 @@ describe.each(KINDS)('%s: a client that declines at once', (kind) => {
       lost.call('rome').catch(() => {});
       const doubted = vi.spyOn(WaitingCalls.prototype, 'doubt');
       await expect.poll(() => never.mock.calls.length).toBe(1);
-      ahead += 2_000;
+      clock.ahead += 2_000;
       const declines = vi.fn((): ElicitResult => NO);
       const second = (await open(kind, one, declines, { elicitation })).call('rome');
       await expect.poll(() => declines.mock.calls.length).toBe(1);
       // It waits for the person beside the first one.
       if ('url' in elicitation) {
         await expect.poll(() => doubted.mock.calls.length).toBeGreaterThan(0);
-        ahead += 26_000;
+        clock.ahead += 26_000;
       }
       const first = await second;
       expect(first).toMatch(/^NOT DONE YET/);
@@ -181,7 +171,7 @@ describe.each(KINDS)('%s: a client that declines at once', (kind) => {
       const isQuestion = type === 'asked' || (type === 'suspended' && waiting === 2);
       if (!isSlow || !(when.startsWith('after') ? isAnswer : isQuestion)) return;
       isSlow = false;
-      ahead += 1_500;
+      clock.ahead += 1_500;
     };
     const { insert, read } = Retry.prototype;
     vi.spyOn(Retry.prototype, 'insert').mockImplementation(async function (this: Retry, ...args) {
@@ -215,9 +205,9 @@ describe('2025-11-25', () => {
     });
     const first = caller.call('rome');
     await expect.poll(() => isAsked.mock.calls.length).toBe(1);
-    ahead += 44_000;
+    clock.ahead += 44_000;
     await new Promise((resolve) => setTimeout(resolve, 700));
-    ahead += 2_000;
+    clock.ahead += 2_000;
     expect(await first).toMatch(/^NOT DONE YET/);
     expect(await ann.read(two.url, linkIn(await first))).toContain('When to rome?');
     answer({ action: 'accept', content: { day: 'late' } });
@@ -254,7 +244,7 @@ describe('2025-11-25', () => {
       z.looseObject({ content: z.array(z.looseObject({ text: z.string() })) }),
     );
     await expect.poll(() => answer).toBeDefined();
-    ahead += 46_000;
+    clock.ahead += 46_000;
     await expect.poll(() => events.map(({ what }) => what)).toEqual(['opened']);
     answer?.({ action: 'accept', content: { day: 'late' } });
     expect((await result).content[0]?.text).toBe('accept late');
@@ -273,7 +263,7 @@ describe('2025-11-25', () => {
       .poll(() => ann.read(two.url, PAGE))
       .toContain('When to oslo?')
       .then(async () => /href="(http[^"]*\/ask\/[^"]*)"/.exec(await ann.read(two.url, PAGE))?.[1] ?? '');
-    ahead += 1_500;
+    clock.ahead += 1_500;
     await ann.answer(two.url, link, { day: 'Friday' });
     expect(await first).toBe('accept Friday');
     // The person's answer proves nothing of the client.
@@ -336,7 +326,7 @@ it('2026-07-28: asks on the page once a question was open for 45 seconds; a late
       ...more,
     });
   const first = await send();
-  ahead += 46_000;
+  clock.ahead += 46_000;
   const link = linkIn(textOf(await send()));
   expect(await ann.read(two.url, link)).toContain('When to rome?');
   const responses = Object.fromEntries(
@@ -360,7 +350,7 @@ describe.each([REDIS, POSTGRES])(
     it.skipIf(service.down)('asks on the page if the client declines at once', async () => {
       const decline = (): ElicitResult => {
         // The process that gets it is ahead.
-        ahead += 5_000;
+        clock.ahead += 5_000;
         return NO;
       };
       expect(await answered(decline)).toMatch(/^NOT DONE YET/);
@@ -370,7 +360,7 @@ describe.each([REDIS, POSTGRES])(
       const decline = async (): Promise<ElicitResult> => {
         await new Promise((resolve) => setTimeout(resolve, 1_100));
         // The process that gets it is behind.
-        ahead -= 5_000;
+        clock.ahead -= 5_000;
         return NO;
       };
       expect(await answered(decline)).toBe('decline undefined');

@@ -8,6 +8,7 @@ import { systemClock } from '../../src/base/values.ts';
 import { step } from '../../src/index.ts';
 import { post } from '../e2e/clients.ts';
 import type { Served } from '../e2e/harness.ts';
+import { clock, slowly, takeClock } from './clock.ts';
 import { linkIn, PAGE, PersonAtPage } from './person.ts';
 import { cleanUp, connected, request, serveTwo } from './two.ts';
 
@@ -15,12 +16,18 @@ const requestedSchema = { type: 'object' as const, properties: { day: { type: 's
 const ann = new PersonAtPage();
 const SENT_BEFORE = 'This call was already done; this is its result again. Nothing was done a second time.';
 const reserved: string[] = [];
+const never = (): Promise<ElicitResult> => new Promise(() => {});
+/** What the tool waits for after its answer. */
+let works: Promise<void> | undefined;
+let working = 0;
 
 function build(): McpServer {
   const server = new McpServer({ name: 'booking', version: '1' });
   server.registerTool('book', { inputSchema: { room: z.string() } }, async ({ room }) => {
     await step('reserve', () => void reserved.push(room));
     const { content } = await server.server.elicitInput({ message: `When ${room}?`, requestedSchema });
+    working += 1;
+    await works;
     return { content: [{ type: 'text', text: `${room} on ${content?.day}` }] };
   });
   return server;
@@ -30,6 +37,8 @@ let one: Served;
 let two: Served;
 beforeEach(async () => {
   reserved.length = 0;
+  works = undefined;
+  working = 0;
   [one, two] = await serveTwo(build);
 });
 afterEach(() => vi.restoreAllMocks());
@@ -47,6 +56,12 @@ function asking(at: Served, answers: ElicitResult[]): Promise<Client> {
     await new Promise((resolve) => setTimeout(resolve, 1_200));
     return answer;
   });
+}
+
+/** Ann's, in her list. */
+async function links(at = two): Promise<string[]> {
+  const list = await ann.read(at.url, PAGE);
+  return [...list.matchAll(/href="(http[^"]*\/ask\/[^"]*)"/g)].map(([, link = '']) => link);
 }
 
 async function book(client: Client, room: string, key?: string): Promise<string> {
@@ -113,12 +128,8 @@ describe('an equal call with another idempotency key', () => {
       return String((result as { taskId: unknown }).taskId);
     };
     const tasks = await Promise.all([begin('key 1'), begin('key 2')]);
-    const links = async (): Promise<string[]> =>
-      [...(await ann.read(to.url, PAGE)).matchAll(/href="(http[^"]*\/ask\/[^"]*)"/g)].map(
-        ([, link = '']) => link,
-      );
-    await expect.poll(links).toHaveLength(2);
-    const [first = '', second = ''] = await links();
+    await expect.poll(() => links(to)).toHaveLength(2);
+    const [first = '', second = ''] = await links(to);
     const seen = async (): Promise<string> =>
       JSON.stringify(await Promise.all(tasks.map((taskId) => request(to, 'tasks/get', { taskId }))));
     expect((await ann.answer(to.url, first, { day: 'Monday' })).status).toBe(303);
@@ -161,11 +172,7 @@ describe('an equal call with another idempotency key', () => {
   });
 
   it('goes on with one whose client has shown nothing for 45 seconds, and not with one before', async () => {
-    let ahead = 0;
-    for (const name of ['now', 'elapsed'] as const) {
-      const real = systemClock[name].bind(systemClock);
-      vi.spyOn(systemClock, name).mockImplementation(() => real() + ahead);
-    }
+    takeClock();
     const capabilities = { elicitation: { form: {} } };
     const asked = async (key: string): Promise<string> => {
       const headers = { authorization: 'Bearer ann', 'idempotency-key': key };
@@ -173,23 +180,40 @@ describe('an equal call with another idempotency key', () => {
       return text;
     };
     expect(await asked('key 1')).toContain('input_required');
-    ahead = 44_000;
+    clock.ahead = 44_000;
     expect(await asked('key 2')).toContain('input_required');
     expect(reserved).toEqual(['red', 'red']);
-    ahead = 46_000;
+    clock.ahead = 46_000;
     expect(await asked('key 3')).toContain('NOT DONE YET');
     expect(reserved).toEqual(['red', 'red']);
   });
 
+  it.each([['its client'], ['the page']])(
+    'is another call where a tool works for a minute after %s has answered',
+    async (who) => {
+      takeClock();
+      let go = (): void => {};
+      works = new Promise((resolve) => (go = resolve));
+      const capabilities = { elicitation: { form: {} } };
+      const client = await connected(one, capabilities, who === 'its client' ? slowly(ONE) : never);
+      const first = book(client, 'red', 'key 1');
+      if (who === 'the page') {
+        await expect.poll(() => links()).toHaveLength(1);
+        await ann.answer(two.url, (await links())[0] ?? '', { day: 'Monday' });
+      }
+      await expect.poll(() => working).toBe(1);
+      clock.ahead += 60_000;
+      const second = book(await asking(two, [NO]), 'red', 'key 2');
+      await expect.poll(() => reserved.length).toBe(2);
+      go();
+      expect(await Promise.all([first, second])).toEqual(['red on Monday', 'red on undefined']);
+    },
+  );
+
   it('goes on with one that was answered in the list, while its client showed the question', async () => {
-    const shows = new Promise<ElicitResult>(() => {});
-    const client = await connected(one, { elicitation: { form: {} } }, () => shows);
+    const client = await connected(one, { elicitation: { form: {} } }, never);
     book(client, 'red', 'key 1').catch(() => {});
-    const links = async (): Promise<string[]> =>
-      [...(await ann.read(two.url, PAGE)).matchAll(/href="(http[^"]*\/ask\/[^"]*)"/g)].map(
-        ([, link = '']) => link,
-      );
-    await expect.poll(links).toHaveLength(1);
+    await expect.poll(() => links()).toHaveLength(1);
     await client.close();
     const [link = ''] = await links();
     expect((await ann.answer(two.url, link, { day: 'Monday' })).status).toBe(303);

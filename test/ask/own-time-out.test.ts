@@ -5,9 +5,9 @@ import type { ElicitResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import { WaitingCalls } from '../../src/ask/waiting-calls.ts';
-import { systemClock } from '../../src/base/values.ts';
 import { post, type RawReply, textOf } from '../e2e/clients.ts';
 import type { Served } from '../e2e/harness.ts';
+import { clock, takeClock } from './clock.ts';
 import { linkIn, PAGE, PersonAtPage } from './person.ts';
 import { cleanUp, connected, serveTwo } from './two.ts';
 
@@ -21,7 +21,6 @@ const TIMED_OUT = /Request timed out/;
 const FORMS = { elicitation: { form: {} } };
 const URLS = { elicitation: { url: {} } };
 const ann = new PersonAtPage();
-let ahead = 0;
 
 function build(): McpServer {
   const server = new McpServer({ name: 'booking', version: '1' });
@@ -50,9 +49,7 @@ function build(): McpServer {
 let one: Served;
 let two: Served;
 beforeEach(async () => {
-  ahead = 0;
-  vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now() + ahead);
-  vi.spyOn(systemClock, 'elapsed').mockImplementation(() => performance.now() + ahead);
+  takeClock();
   [one, two] = await serveTwo(build, { limits: { lease: 3_600_000 } });
 });
 afterEach(async () => {
@@ -86,7 +83,7 @@ it('2025-11-25: after a client that declines by itself', async () => {
   const client = await open(FORMS, () => NO);
   const told = await called(client);
   expect(told).toMatch(/^NOT DONE YET/);
-  ahead += 2 * OWN;
+  clock.ahead += 2 * OWN;
   expect(await ann.read(two.url, linkIn(told))).toContain('There is no such question');
   expect(await called(client)).toMatch(TIMED_OUT);
 });
@@ -97,7 +94,7 @@ it('2026-07-28: after a client that declines by itself', async () => {
   const first = await send();
   const responses = Object.fromEntries(first.keys.map((key) => [key, NO]));
   expect(textOf(await send({ state: first.state, responses }))).toMatch(/^NOT DONE YET/);
-  ahead += 2 * OWN;
+  clock.ahead += 2 * OWN;
   expect(textOf(await send())).toMatch(TIMED_OUT);
 });
 
@@ -187,7 +184,7 @@ it('is answered on its page while a client that is proven by now shows it', asyn
   const client = await open(FORMS, () => answer());
   const link = linkIn(await called(client, 'later'));
   answer = () => {
-    ahead += 1_500;
+    clock.ahead += 1_500;
     return { action: 'accept', content: { day: 'Friday' } };
   };
   expect(await called(client, 'slow')).toBe('accept Friday');
@@ -202,7 +199,7 @@ it('is answered on its page while a client that is proven by now shows it', asyn
 it('is asked anew once its call is over', async () => {
   const client = await open({}, never);
   const link = linkIn(await called(client, 'later'));
-  ahead += 3_660_000;
+  clock.ahead += 3_660_000;
   expect(await ann.read(two.url, link)).toContain('There is no such question');
   const again = linkIn(await called(client, 'later'));
   expect(again).not.toBe(link);

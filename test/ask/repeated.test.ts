@@ -3,19 +3,18 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { ElicitResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
-import { systemClock } from '../../src/base/values.ts';
 import { step } from '../../src/index.ts';
 import { openStore } from '../../src/store.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { SQLITE } from '../e2e/services.ts';
 import { type Answers, type Caller, KINDS, openCaller } from './callers.ts';
+import { slowly, takeClock } from './clock.ts';
 import { askOptions, linkIn, PAGE, PersonAtPage } from './person.ts';
 
 const YES: ElicitResult = { action: 'accept', content: { day: 'by the client' } };
 const PERSON = { 'mcp-await/by': 'person' };
 const ann = new PersonAtPage();
 let paid = 0;
-let ahead = 0;
 let asks: (server: McpServer) => Promise<unknown>;
 
 function build(): McpServer {
@@ -38,9 +37,8 @@ async function form({ server }: McpServer, message: string, meta = {}): Promise<
 const cleanUps: (() => unknown)[] = [];
 let served: Served;
 beforeEach(async () => {
-  [paid, ahead] = [0, 0];
-  vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now() + ahead);
-  vi.spyOn(systemClock, 'elapsed').mockImplementation(() => performance.now() + ahead);
+  paid = 0;
+  takeClock();
   served = await serveHere(build, {
     secrets: [SECRET],
     store: await openStore(SQLITE.url()),
@@ -53,14 +51,6 @@ afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
   vi.restoreAllMocks();
 });
-
-/** After more than a second. */
-const slowly =
-  (answer: ElicitResult): Answers =>
-  () => {
-    ahead += 1_500;
-    return answer;
-  };
 
 describe.each(KINDS)('%s', (kind) => {
   const open = async (answers: Answers, capabilities?: Record<string, object>): Promise<Caller> => {
