@@ -68,20 +68,17 @@ export class Forwarding {
       throw new CredentialsRefused({ status, headers: { ...headers, 'cache-control': 'no-store' }, body });
     }
     if (token === undefined) return undefined;
-    const expiresAt = expiryOf(token);
     return {
       token,
       clientId: '',
       scopes: [],
-      ...defined({ expiresAt }),
+      ...defined({ expiresAt: expiryOf(token) }),
       extra: { iss: ISSUER, sub: tokenName(token) },
     };
   };
 
   /** Whether a path is that of a document about authorization. */
-  has(path: string): boolean {
-    return isMetadata(path);
-  }
+  readonly has = isMetadata;
 
   /** @param path one that it has */
   async metadata(path: string, req: NodeRequest): Promise<Reply> {

@@ -58,7 +58,8 @@ export class Pairing {
   #code: Buffer | undefined;
   #codeEnds = 0;
   #tries = TRIES;
-  #paired: { readonly cookie: Buffer; readonly password: Buffer; readonly ends: number } | undefined;
+  /** `login`: the user's name and the password. */
+  #paired: { readonly cookie: Buffer; readonly login: Buffer; readonly ends: number } | undefined;
 
   constructor(parts: PairingParts) {
     this.#parts = parts;
@@ -75,7 +76,7 @@ export class Pairing {
   /** Makes the code and prints it. */
   start(): void {
     // 32 letters divide 256, so each is as likely as any other.
-    const code = [...randomBytes(CODE_LENGTH)].map((byte) => LETTERS[byte % LETTERS.length]).join('');
+    const code = [...randomBytes(CODE_LENGTH)].map((byte) => LETTERS[byte % 32]).join('');
     this.#code = digestOf(code);
     this.#codeEnds = this.#now() + CODE_TIME;
     this.#parts.print(`${code.slice(0, 4)}-${code.slice(4)}`);
@@ -93,9 +94,8 @@ export class Pairing {
     if (paired === undefined) {
       return { status: 403, headers: PAGE_HEADERS, body: this.#isOpen() ? this.#form(url) : CLOSED };
     }
-    const pair = Buffer.from(/^basic +(\S+)$/i.exec(authorization)?.[1] ?? '', 'base64').toString();
-    const password = pair.startsWith(`${USER}:`) ? pair.slice(USER.length + 1) : '';
-    if (timingSafeEqual(paired.password, digestOf(password))) return undefined;
+    const given = Buffer.from(/^basic +(\S+)$/i.exec(authorization)?.[1] ?? '', 'base64').toString();
+    if (timingSafeEqual(paired.login, digestOf(given))) return undefined;
     return { status: 401, headers: { ...PAGE_HEADERS, 'www-authenticate': BASIC }, body: FORGOTTEN };
   }
 
@@ -124,7 +124,7 @@ export class Pairing {
     const [cookie, password] = [secret(), secret()];
     this.#paired = {
       cookie: digestOf(cookie),
-      password: digestOf(password),
+      login: digestOf(`${USER}:${password}`),
       ends: this.#now() + COOKIE_TIME,
     };
     logger.info('a browser was paired');
@@ -171,7 +171,7 @@ export class Pairing {
     return isRight;
   }
 
-  #pairedWith(cookies: string): { readonly password: Buffer } | undefined {
+  #pairedWith(cookies: string): { readonly login: Buffer } | undefined {
     const paired = this.#paired;
     if (paired === undefined || this.#now() >= paired.ends) return undefined;
     const isTheirs = cookies.split(';').some((pair) => {

@@ -57,7 +57,7 @@ export interface AwaitOptions<Name extends string = string> {
    */
   readonly state?: 'stored' | 'sealed';
   /**
-   * The first seals tokens, all open them; at least 32 bytes each. A text may hold several, with commas between them.
+   * The first seals tokens, all open them; at least 32 bytes each. Each text may hold several, with commas between them.
    * A function is asked before the first request, every five minutes, and when a token names a secret that is not
    * known; while it fails, those from before count.
    * @remarks Needed with a shared store, a relay and `'sealed'`; several at once to rotate them.

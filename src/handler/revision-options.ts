@@ -33,6 +33,8 @@ export interface ServedRevisions extends Required<RevisionOptions> {
   readonly names: ReadonlySet<string>;
 }
 
+const bad = (why: string): Error => badOption('revisions', why);
+
 /** @throws AwaitError `bad-option` */
 export function revisionsOf(
   entries: readonly RevisionEntry[] = ['*'],
@@ -41,7 +43,7 @@ export function revisionsOf(
 ): ServedRevisions {
   const list: unknown = entries;
   if (!Array.isArray(list) || list.length === 0) {
-    throw badOption('revisions', `must be an array of ${known.join(', ')}, or '*' for all of them`);
+    throw bad(`must be an array of ${known.join(', ')}, or '*' for all of them`);
   }
   const names = new Set<string>();
   let own: RevisionOptions = {};
@@ -52,17 +54,15 @@ export function revisionsOf(
     }
     const { name, ...rest } = isObject(entry) ? entry : { name: entry };
     if (typeof name !== 'string' || !known.includes(name)) {
-      throw badOption('revisions', `must name some of ${known.join(', ')}, not ${JSON.stringify(name)}`);
+      throw bad(`must name some of ${known.join(', ')}, not ${JSON.stringify(name)}`);
     }
     if (!hasStore && stored.includes(name)) {
-      throw badOption(
-        'revisions',
+      throw bad(
         `names ${name}, which needs a store: its clients send no token. Add store: new Keyv(…), or leave ${name} out`,
       );
     }
     const unknown = Object.keys(rest).find((key) => !options.get(name)?.some((one) => one === key));
-    if (unknown !== undefined)
-      throw badOption('revisions', `gives ${name} ${unknown}, which is no option of it`);
+    if (unknown !== undefined) throw bad(`gives ${name} ${unknown}, which is no option of it`);
     names.add(name);
     own = { ...own, ...checked(rest) };
   }
@@ -71,14 +71,10 @@ export function revisionsOf(
 
 function checked({ literal, capabilities }: JsonObject): RevisionOptions {
   if (literal !== undefined && typeof literal !== 'boolean') {
-    throw badOption('revisions', `must have true or false as literal, not ${JSON.stringify(literal)}`);
+    throw bad(`must have true or false as literal, not ${JSON.stringify(literal)}`);
   }
-  if (capabilities === undefined) return literal === undefined ? {} : { literal };
-  if (!isObject(capabilities) || !Object.values(capabilities).every(isObject)) {
-    throw badOption(
-      'revisions',
-      'must have an object of objects as capabilities, such as { elicitation: {} }',
-    );
-  }
-  return { ...defined({ literal }), capabilities };
+  const isGood =
+    capabilities === undefined || (isObject(capabilities) && Object.values(capabilities).every(isObject));
+  if (!isGood) throw bad('must have an object of objects as capabilities, such as { elicitation: {} }');
+  return defined({ literal, capabilities });
 }

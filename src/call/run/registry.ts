@@ -94,9 +94,13 @@ export class Runs {
 
   // --- requested turns ---
 
+  #activeAt(key: string): Active[] {
+    return [...(this.#active.get(key)?.values() ?? [])];
+  }
+
   /** A turn that was requested already; one with other answers only if no journal decides between them. */
   known(key: string, sent: string): Active | undefined {
-    const active = [...(this.#active.get(key)?.values() ?? [])].filter(({ isAbandoned }) => !isAbandoned);
+    const active = this.#activeAt(key).filter(({ isAbandoned }) => !isAbandoned);
     const other = this.#parts.store === undefined ? active[0] : undefined;
     return active.find((turn) => turn.sent === sent) ?? this.#recent.get(key) ?? other;
   }
@@ -157,7 +161,7 @@ export class Runs {
       this.#unsettled.has(key) ||
       this.#ending.has(callId) ||
       this.parked.get(key)?.frame.busy === true ||
-      [...(this.#active.get(key)?.values() ?? [])].some((active) => active.owns) ||
+      this.#activeAt(key).some((active) => active.owns) ||
       [...this.#abandoned].some(({ call }) => call.id === callId)
     );
   }
