@@ -40,6 +40,8 @@ export function partsOf(schema: JsonObject): number {
     if ('patternProperties' in part && isObject(part.patternProperties))
       for (const pattern of Object.keys(part.patternProperties)) sum += partsOfPattern(pattern);
     if (isObject(part) && DYNAMIC.some((keyword) => keyword in part)) sum = Infinity;
+    // So is code for a subschema inside of that for the one around it.
+    sum += Math.floor(sum / NESTED);
     known.set(part, sum);
     return sum;
   };
@@ -52,7 +54,7 @@ export function partsOf(schema: JsonObject): number {
 
 /** Characters that take as long as a subschema: names and values are written into the code. */
 const TEXT_PART = 100;
-/** The square of so many nested alternatives does. */
+/** The square of so many nested alternatives does, and so many subschemas once more for each that they are inside of. */
 const NESTED = 100;
 
 function lengthOf(text: string): number {

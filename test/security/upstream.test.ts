@@ -123,6 +123,18 @@ describe('a schema of another server', () => {
     const countries = branches.slice(0, 250).map(({ const: code }) => ({ const: code, title: 'A country' }));
     expect(partsOf({ properties: { country: { oneOf: countries } } })).toBeLessThan(MOST_PARTS);
 
+    // Code for a schema is inside of that for the one around it: these took from a third of a second to a whole one.
+    let deep: object = { const: 1 };
+    for (let depth = 0; depth < 460; depth += 1) deep = { properties: { a: deep }, required: ['a'] };
+    let evaluated: object = { unevaluatedProperties: false };
+    for (let depth = 0; depth < 230; depth += 1)
+      evaluated = {
+        properties: { a: evaluated },
+        anyOf: [{ required: ['a'] }, {}],
+        unevaluatedProperties: false,
+      };
+    for (const schema of [deep, evaluated])
+      expect(partsOf({ type: 'object', properties: { a: schema } })).toBeGreaterThan(MOST_PARTS);
     expect(partsOf({ $ref: '#' })).toBe(Infinity);
     expect(partsOf({ $ref: 'https://example.com/schema' })).toBe(Infinity);
     expect(partsOf({ $dynamicRef: '#x' })).toBe(Infinity);
