@@ -146,7 +146,7 @@ const ALGORITHMS = [
 ];
 /** Codes of `jose` for a key set that could not be read: then nothing is known of the token. */
 const UNREAD: readonly string[] = ['ERR_JOSE_GENERIC', 'ERR_JWKS_TIMEOUT', 'ERR_JWKS_INVALID'];
-/** How long after a failed read of the keys no token causes another one, in milliseconds. */
+/** How long after a read of the keys no token causes another one, in milliseconds. */
 const AGAIN = 1_000;
 /** Bytes of a key set. */
 const MOST_KEYS = 1_048_576;
@@ -236,20 +236,24 @@ export class SignedCaller {
   }
 }
 
-/** A `fetch` that fails again with its last error, without a request, for so many milliseconds after a failure. */
+/**
+ * A `fetch` that for so many milliseconds after a request fails without another one, as that did. After a good response
+ * nobody asks so soon, unless it holds no keys.
+ */
 function pausingFetch(pause: number): typeof fetch {
-  let failed = -Infinity;
+  let ended = -Infinity;
   let why: unknown;
   return async (...request) => {
-    if (systemClock.elapsed() - failed < pause) throw why;
+    if (systemClock.elapsed() - ended < pause) throw why;
     try {
       const response = await fetch(...request);
+      why = new Error(response.ok ? 'it holds no keys' : `HTTP ${response.status}`);
       if (response.ok) return boundedResponse(response, MOST_KEYS);
-      why = new Error(`HTTP ${response.status}`);
     } catch (error) {
       why = error;
+    } finally {
+      ended = systemClock.elapsed();
     }
-    failed = systemClock.elapsed();
     throw why;
   };
 }

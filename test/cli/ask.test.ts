@@ -143,21 +143,28 @@ describe('a JWT', () => {
     expect(sent).toBeLessThan(200);
   });
 
-  it('of an unknown key has keys that cannot be read asked for once in a second', async () => {
-    let asked = 0;
-    const failing = createServer((_req, res) => {
-      asked += 1;
-      res.writeHead(500).end();
-    });
-    const login = loginOf('X-Jwt', `${new URL(await listen(failing)).origin}/jwks.json`);
-    const token = await tokenOf('ann');
-    for (let nth = 0; nth < 200; nth += 1) {
-      const refused = login.authorize(request({ 'x-jwt': token }));
-      await expect(refused).rejects.toMatchObject({ code: 'internal' });
-    }
-    await shut(failing);
-    expect(asked).toBeLessThan(20);
-  });
+  it.each([
+    [500, ''],
+    [200, '<html>'],
+    [200, '{"keys":5}'],
+  ])(
+    'of an unknown key has keys that cannot be read asked for once in a second: %i %s',
+    async (status, body) => {
+      let asked = 0;
+      const failing = createServer((_req, res) => {
+        asked += 1;
+        res.writeHead(status, { 'content-type': 'application/json' }).end(body);
+      });
+      const login = loginOf('X-Jwt', `${new URL(await listen(failing)).origin}/jwks.json`);
+      const token = await tokenOf('ann');
+      for (let nth = 0; nth < 200; nth += 1) {
+        const refused = login.authorize(request({ 'x-jwt': token }));
+        await expect(refused).rejects.toMatchObject({ code: 'internal' });
+      }
+      await shut(failing);
+      expect(asked).toBeLessThan(20);
+    },
+  );
 });
 
 async function freePort(): Promise<number> {
