@@ -1,10 +1,11 @@
 /** A store that is away for longer than a request waits, from a process that follows a call of a dead one. */
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { type Flaky, flakyStore } from '../fixtures/flaky-store.ts';
 import { some } from '../short.ts';
 import { answer, asks, begin, call, type Session } from './anywhere.ts';
+import { post, type RawReply, textOf } from './clients.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
 import type { Reader } from './reader.ts';
 
@@ -94,3 +95,45 @@ it.each(some([0, 1]))(
     await finish(session, stream);
   },
 );
+
+describe.each(['all', 'write'] as const)('2026-07-28, while operations of the store fail: %s', (fail) => {
+  const answered = (to: number, { keys: [key = ''], state }: RawReply, field: string, signal?: AbortSignal) =>
+    post(open[to]?.url ?? '', {
+      tool: 'order',
+      state,
+      responses: { [key]: { action: 'accept', content: { [field]: `its ${field}` } } },
+      ...(signal && { signal }),
+    });
+
+  it.each(some([0, 1]))(
+    'an answer that comes to process %i waits for it, with its client',
+    { timeout: 60_000 },
+    async (to) => {
+      const both = await start();
+      const first = await post(open[0]?.url ?? '', { tool: 'order' });
+      for (const one of both) one.fail = fail;
+      const later = answered(to, first, 'address');
+      await pause(9 * LEASE);
+      for (const one of both) one.fail = undefined;
+      const second = await later;
+      expect(second.keys).toHaveLength(1);
+      expect(textOf(await answered(1 - to, second, 'name'))).toContain('its name, its address');
+      expect(done.filter((effect) => effect === 'charge')).toEqual(['charge']);
+    },
+  );
+
+  it('an answer whose client has left is given up, and is good again elsewhere', async () => {
+    const both = await start();
+    const first = await post(open[0]?.url ?? '', { tool: 'order' });
+    for (const one of both) one.fail = fail;
+    const leaving = new AbortController();
+    const left = answered(1, first, 'address', leaving.signal).catch(() => 'left');
+    await pause(LEASE);
+    leaving.abort();
+    expect(await left).toBe('left');
+    await pause(6 * LEASE);
+    for (const one of both) one.fail = undefined;
+    expect((await answered(0, first, 'address')).keys).toHaveLength(1);
+    expect(done.filter((effect) => effect === 'charge')).toEqual(['charge']);
+  });
+});

@@ -35,6 +35,11 @@ export class Active {
     this.#disconnect = undefined;
   }
 
+  /** Whether clients wait for it, and it has not been entered. */
+  get isAwaited(): boolean {
+    return this.#waiters > 0 && this.#disconnect === undefined;
+  }
+
   /** Whether it ends without an outcome, because every client disconnected: no request may join it. */
   get isAbandoned(): boolean {
     return this.#isAbandoned;

@@ -65,14 +65,21 @@ export class Resumption {
     this.#turns = turns;
   }
 
-  /** A request that loses a position reads the journal on: to the outcome, or to where the turn is free again. */
+  /**
+   * A request that loses a position reads the journal on: to the outcome, or to where the turn is free again. While the
+   * store is away it waits with its client, as one that had its claim written would; a claim that was written is found.
+   */
   async resume(request: Resume): Promise<Outcome> {
-    for (let lost = 0; ; lost += 1) {
+    const { active } = request;
+    let lost = 0;
+    for (let isFirst = true; ; isFirst = false) {
       try {
-        return await this.#tryToResume(request, lost === 0);
+        return await this.#tryToResume(request, isFirst);
       } catch (error) {
-        if (!hasCode(error, 'fenced') || lost >= FENCED_OFTEN) throw error;
-        request.active.owns = false;
+        lost += Number(hasCode(error, 'fenced'));
+        const waits = active.isAwaited && !this.#runs.isLeaving && hasCode(error, 'store');
+        if (!waits && (!hasCode(error, 'fenced') || lost > FENCED_OFTEN)) throw error;
+        active.owns = false;
       }
     }
   }
