@@ -74,15 +74,20 @@ export async function insertIfAbsent(
   const adapter = innermost(keyv);
   const write = writerFor(keyv, adapter, lifetime, wait);
   let inserted: boolean | undefined;
+  const note = (written: boolean): boolean => {
+    inserted = written;
+    return written;
+  };
   let refused: { readonly error: unknown } | undefined;
-  const set: RecordWrite = async (fullKey, encoded) => {
+  const set: RecordWrite = (fullKey, encoded) => {
     try {
       sized?.(memoryOf(encoded));
     } catch (error) {
       refused = { error };
+      return note(false);
     }
-    inserted = refused === undefined && (await write(fullKey, encoded));
-    return inserted;
+    const written = write(fullKey, encoded);
+    return typeof written === 'boolean' ? note(written) : written.then(note);
   };
   await watched(keyv, 'write', key, wait, (derived) => derived.set(key, value), set);
   if (refused !== undefined) throw refused.error;

@@ -23,17 +23,7 @@ export async function readArguments(
   command = 'serve',
 ): Promise<Arguments> {
   const flags = Object.values(table).flat();
-  const options = Object.fromEntries(
-    flags.map(({ name, value, repeats }) => [
-      name,
-      { type: value === undefined ? ('boolean' as const) : ('string' as const), multiple: repeats === true },
-    ]),
-  );
-  const { values, positionals } = readable(
-    () => parseArgs({ args: [...args], allowPositionals: true, options }),
-    Object.keys(options),
-    command,
-  );
+  const { values, positionals } = parsed(args, flags, command);
   const draft = newDraft();
   for (const flag of flags) {
     const given = values[flag.name];
@@ -54,33 +44,34 @@ export function argumentsBy<Values>(
   args: readonly string[],
   command: string,
 ): { readonly values: Values; readonly positionals: string[] } {
-  const options = Object.fromEntries(
-    [...usage.matchAll(/^ {2}--([\w-]+)( [A-Z]+)?.*/gm)].map(([row, name = '', value]) => [
-      name,
-      {
-        type: value === undefined ? ('boolean' as const) : ('string' as const),
-        multiple: /repeatable/.test(row),
-      },
-    ]),
-  );
-  const parse = () => parseArgs({ args: [...args], allowPositionals: true, options });
-  const { values, positionals } = readable(parse, Object.keys(options), command);
+  const rows = [...usage.matchAll(/^ {2}--([\w-]+)( [A-Z]+)?.*/gm)];
+  const options = rows.map(([row, name = '', value]) => ({ name, value, repeats: /repeatable/.test(row) }));
+  const { values, positionals } = parsed(args, options, command);
   return { values: values as Values, positionals };
 }
 
-/**
- * What `parse` returns, a call of `parseArgs`, whose errors become sentences for people.
- * @param names of the options
- * @throws AwaitError `bad-option`
- */
-function readable<T>(parse: () => T, names: readonly string[], command: string): T {
+interface Option {
+  readonly name: string;
+  /** How its value is called; undefined where it has none. */
+  readonly value?: string | undefined;
+  readonly repeats?: boolean;
+}
+
+/** @throws AwaitError `bad-option`: the errors of `parseArgs`, as sentences for people */
+function parsed(args: readonly string[], given: readonly Option[], command: string) {
+  const options = Object.fromEntries(
+    given.map(({ name, value, repeats = false }) => [
+      name,
+      { type: value === undefined ? ('boolean' as const) : ('string' as const), multiple: repeats },
+    ]),
+  );
   try {
-    return parse();
+    return parseArgs({ args: [...args], allowPositionals: true, options });
   } catch (error) {
     const text = reasonOf(error);
     const [, name] = /^Unknown option '-{1,2}([^']*)'/.exec(text) ?? [];
     if (name === undefined) throw optionError(text, error);
-    const hint = meant(name, names, '--') ?? `mcp-await help ${command} lists them`;
+    const hint = meant(name, Object.keys(options), '--') ?? `mcp-await help ${command} lists them`;
     throw optionError(`there is no option --${name}; ${hint}`, error);
   }
 }

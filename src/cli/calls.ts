@@ -132,7 +132,7 @@ function rowOf(story: Story) {
     expires: new Date(call.expires).toISOString(),
     asks: [...folded.open.values()].map(({ method }) => method),
     /** Since when its oldest open question waits; null where none does, or where an earlier release asked it. */
-    asked: asked === undefined ? null : new Date(asked).toISOString(),
+    asked: asked ? new Date(asked).toISOString() : null,
     completed: folded.completions.length,
   };
 }
@@ -226,11 +226,12 @@ function toldOf(entry: Entry, { answers }: ShownCall): ShownEntry {
         ? { what: `stepped ${visible(completion.path)}`, detail: content(completion.outcome) }
         : { what: `answered ${completion.method}`, detail: content(completion.response) };
     }
-    case 'ended':
-      return {
-        what: 'error' in entry.response ? 'failed' : 'completed',
-        detail: content('error' in entry.response ? entry.response.error : entry.response.result),
-      };
+    case 'ended': {
+      const { response } = entry;
+      return 'error' in response
+        ? { what: 'failed', detail: content(response.error) }
+        : { what: 'completed', detail: content(response.result) };
+    }
     default:
       return { what: entry.type };
   }

@@ -139,14 +139,9 @@ function watched(load: HostFactory, logger: Logger): { factory: HostFactory; sta
     });
   };
   const factory: HostFactory = (context) => {
-    try {
-      const made = load(context);
-      if (made instanceof Promise) made.catch(report);
-      return made;
-    } catch (error) {
-      report(error);
-      throw error;
-    }
+    const made = (async () => load(context))();
+    made.catch(report);
+    return made;
   };
   return {
     factory,
