@@ -263,8 +263,8 @@ export class WaitingCalls {
   }
 
   /**
-   * Whether calls with other keys continue it: the page asks, or did; or no request goes on with it, and its client has
-   * shown nothing for too long, or the page has the answer.
+   * Whether calls with other keys continue it: the page asks, or did; or no request has gone on with it, and its client
+   * has shown nothing for too long, or the page has the answer.
    */
   async isForOthers(callId: string, standing: Standing): Promise<boolean> {
     const { store } = this.#parts;

@@ -84,9 +84,8 @@ export async function insertIfAbsent(
       sized?.(memoryOf(encoded));
     } catch (error) {
       refused = { error };
-      return note(false);
     }
-    const written = write(fullKey, encoded);
+    const written = refused === undefined && write(fullKey, encoded);
     return typeof written === 'boolean' ? note(written) : written.then(note);
   };
   await watched(keyv, 'write', key, wait, (derived) => derived.set(key, value), set);

@@ -1,6 +1,9 @@
 /** A store that is away for longer than a request waits, from a process that follows a call of a dead one. */
 import { setTimeout as pause } from 'node:timers/promises';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
+import { AwaitError } from '../../src/base/values.ts';
+import { type AwaitOptions, memoryRelay, step } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { type Flaky, flakyStore } from '../fixtures/flaky-store.ts';
 import { some } from '../short.ts';
@@ -135,5 +138,76 @@ describe.each(['all', 'write'] as const)('2026-07-28, while operations of the st
     for (const one of both) one.fail = undefined;
     expect((await answered(0, first, 'address')).keys).toHaveLength(1);
     expect(done.filter((effect) => effect === 'charge')).toEqual(['charge']);
+  });
+});
+
+describe('2026-07-28', () => {
+  const form = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
+  let worked = 0;
+  const build = (): McpServer => {
+    const server = new McpServer({ name: 'working', version: '1' });
+    server.registerTool('work', {}, async () => {
+      const { content } = await server.server.elicitInput({ message: 'When?', requestedSchema: form });
+      await step('work', async () => {
+        worked += 1;
+        await pause(2 * LEASE);
+      });
+      return { content: [{ type: 'text', text: `done on ${content?.day}` }] };
+    });
+    return server;
+  };
+  const serve = async (more: AwaitOptions, made = build): Promise<string> => {
+    const limits = { lease: LEASE, drain: 100 };
+    const served = await serveHere(made, { secrets: [SECRET], limits, ...more });
+    open.push(served);
+    return served.url;
+  };
+  const answered = (url: string, { keys: [key = ''], state }: RawReply): Promise<RawReply> =>
+    post(url, {
+      tool: 'work',
+      state,
+      responses: { [key]: { action: 'accept', content: { day: 'Monday' } } },
+    });
+
+  it('an answer that cannot be written is over with its call', async () => {
+    const flaky = flakyStore();
+    const url = await serve({ store: flaky.store, ttl: 4 * LEASE });
+    const first = await post(url, { tool: 'work' });
+    flaky.fail = 'claimed';
+    const { message } = await answered(url, first);
+    expect(message.error?.message).toContain('could not be saved');
+  });
+
+  it('an answer that its process has passed on waits, too, and what it began is done once', async () => {
+    worked = 0;
+    const records = new Map<string, string>();
+    const both = [flakyStore(records), flakyStore(records)];
+    const relay = memoryRelay();
+    const [one = '', two = ''] = await Promise.all(both.map(({ store }) => serve({ store, relay })));
+    const later = answered(two, await post(one, { tool: 'work' }));
+    await expect.poll(() => worked).toBe(1);
+    for (const each of both) each.fail = 'all';
+    await pause(9 * LEASE);
+    for (const each of both) each.fail = undefined;
+    expect(textOf(await later)).toBe('done on Monday');
+    expect(worked).toBe(1);
+  });
+
+  it('is claimed once by a process whose factory fails as a store does', async () => {
+    const records = new Map<string, string>();
+    const [own, other] = [flakyStore(records), flakyStore(records)];
+    const one = await serve({ store: own.store });
+    let good = Infinity;
+    const two = await serve({ store: other.store }, () => {
+      good -= 1;
+      if (good < 0) throw new AwaitError('store', 'the database of the server is away');
+      return build();
+    });
+    const first = await post(one, { tool: 'work' });
+    // The first is asked what the tool is.
+    good = 1;
+    const { message } = await answered(two, first);
+    expect(message.error).toBeDefined();
+    expect(other.entries('claimed')).toHaveLength(1);
   });
 });

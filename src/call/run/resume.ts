@@ -77,7 +77,13 @@ export class Resumption {
         return await this.#tryToResume(request, isFirst);
       } catch (error) {
         lost += Number(hasCode(error, 'fenced'));
-        const waits = active.isAwaited && !this.#runs.isLeaving && hasCode(error, 'store');
+        // Without a signal nobody could end it.
+        const waits =
+          hasCode(error, 'store') &&
+          request.context.signal &&
+          active.isAwaited &&
+          !this.#runs.isLeaving &&
+          Number.parseInt(request.state.callId, 36) > this.#parts.clock.now();
         if (!waits && (!hasCode(error, 'fenced') || lost > FENCED_OFTEN)) throw error;
         active.owns = false;
       }
@@ -238,6 +244,7 @@ export class Resumption {
     } finally {
       over = true;
       accepted.forget();
+      request.active.release();
     }
   }
 
@@ -293,6 +300,8 @@ export class Resumption {
     journal: OpenJournal,
     { since, fresh, drawn }: { since: readonly Completion[]; fresh: number; drawn?: DrawnValues | undefined },
   ): Promise<Outcome> {
+    // Another try would claim the turn again.
+    request.active.begun(() => {});
     // The turn belongs to this process: steps that ran elsewhere beside the asks are recorded by now, or never.
     const { running, ...before } = checkpoint;
     const { call } = before;
