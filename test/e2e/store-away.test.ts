@@ -141,6 +141,27 @@ describe.each(['all', 'write'] as const)('2026-07-28, while operations of the st
   });
 });
 
+it.each((['all', 'write'] as const).flatMap((fail) => [0, 1].map((to) => ({ fail, to }))))(
+  'DRAFT-SEP-1858: answers to process $to wait while operations fail: $fail',
+  async ({ fail, to }) => {
+    const both = await start();
+    const session = await begin(open, undefined, undefined, 'DRAFT-SEP-1858');
+    const stream = await session.post(0, call('order'));
+    const ask = await stream.next(asks('address'));
+    await expect.poll(() => stream.over).toBe(true);
+    // The session is read before.
+    await session.post(to, { id: 8, method: 'ping' });
+    for (const one of both) one.fail = fail;
+    const body = [{ jsonrpc: '2.0', ...answer(ask, 'address') }];
+    const next = session.post(to, body, { 'last-event-id': stream.last });
+    await pause(9 * LEASE);
+    for (const one of both) one.fail = undefined;
+    const name = await (await next).next(asks('name'));
+    expect(name.params?.message).toBe('name?');
+    expect(done.filter((effect) => effect === 'charge')).toEqual(['charge']);
+  },
+);
+
 describe('2026-07-28', () => {
   const form = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
   let worked = 0;

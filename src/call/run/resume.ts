@@ -67,7 +67,8 @@ export class Resumption {
 
   /**
    * A request that loses a position reads the journal on: to the outcome, or to where the turn is free again. While the
-   * store is away it waits with its client, as one that had its claim written would; a claim that was written is found.
+   * store is away it waits with its client, or for as long as the call lives, as one that had its claim written would; a
+   * claim that was written is found.
    */
   async resume(request: Resume): Promise<Outcome> {
     const { active } = request;
@@ -77,10 +78,8 @@ export class Resumption {
         return await this.#tryToResume(request, isFirst);
       } catch (error) {
         lost += Number(hasCode(error, 'fenced'));
-        // Without a signal nobody could end it.
         const waits =
           hasCode(error, 'store') &&
-          request.context.signal &&
           active.isAwaited &&
           !this.#runs.isLeaving &&
           Number.parseInt(request.state.callId, 36) > this.#parts.clock.now();
