@@ -188,7 +188,7 @@ export class ContinuedCall implements Instance {
     let waiting: EqualCall | undefined;
     for (const id of ids) {
       const standing = await calls.standing(id);
-      // Where its client asks, the outcome is for who has its key.
+      // Where a call's client asks its own user, only requests with that call's key get the outcome.
       if (this.#isNamed && !(await calls.isForOthers(id, standing))) continue;
       // The records of one that is over stay for a while.
       if (standing.kind === 'asks' && standing.checkpoint.call.expires > clock.now()) {
@@ -198,7 +198,8 @@ export class ContinuedCall implements Instance {
       } else if (standing.kind === 'ended') {
         this.#parts.ended(id);
         const { response } = standing;
-        // Once its user has opened the URL, the tool may succeed: that outcome is not repeated, nor one that says so.
+        // Once its user has opened the URL, the tool may succeed: that outcome is not repeated, nor an error that says to
+        // make the call again.
         if (response !== undefined && !needsUrls(response) && !isToMakeAgain(response))
           ended.push([id, response]);
       }

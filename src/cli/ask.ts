@@ -237,8 +237,8 @@ export class SignedCaller {
 }
 
 /**
- * A `fetch` that for so many milliseconds after a request fails without another one, as that did. After a good response
- * nobody asks so soon, unless it holds no keys.
+ * A `fetch` that makes no second request for so many milliseconds: called sooner, it throws why the last one gave no keys.
+ * After a response with keys, `jose` calls it no sooner than that.
  */
 function pausingFetch(pause: number): typeof fetch {
   let ended = -Infinity;

@@ -1,4 +1,4 @@
-/** If the page asked anything of a call, an equal call gets its outcome again, whoever answered the other questions. */
+/** The page asked one question of a call, or more: an equal call gets the outcome again, also where the client answered the rest. */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { ElicitResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
