@@ -210,11 +210,12 @@ describe('an equal call with another idempotency key', () => {
     },
   );
 
-  it('goes on with one that was answered in the list, while its client showed the question', async () => {
+  it('goes on with one that was answered in the list, and whose client and process are gone', async () => {
     const client = await connected(one, { elicitation: { form: {} } }, never);
     book(client, 'red', 'key 1').catch(() => {});
     await expect.poll(() => links()).toHaveLength(1);
     await client.close();
+    await one.close();
     const [link = ''] = await links();
     expect((await ann.answer(two.url, link, { day: 'Monday' })).status).toBe(303);
     expect(await book(await host(two), 'red', 'key 2')).toMatch(/red on Monday$/);
