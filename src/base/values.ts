@@ -257,9 +257,20 @@ export type AwaitErrorCode =
   | 'closed'
   | 'internal';
 
+/** `1 call`, `2 calls`. */
+export function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? '' : 's'}`;
+}
+
 /** @param what what the option must be instead */
 export function badOption(name: string, what: string): AwaitError {
   return optionError(`option ${name} ${what}.`);
+}
+
+/** @throws AwaitError `bad-option`, unless the option is such a number */
+export function checkAtLeast(least: number, name: string, value: unknown): void {
+  if (!(Number.isFinite(value) && Number(value) >= least))
+    throw badOption(name, `must be a number of at least ${least}, not ${String(value)}`);
 }
 
 // --- time, a parameter of the engine: a simulation can crash, freeze and skew a process at any moment ---

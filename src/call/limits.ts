@@ -2,7 +2,7 @@
  * Bounds (invariant 14): each has a default and a named error. `LIMITS` is what the option `limits` sets, and the source
  * of its type, of its check and of the table in docs/options.md. The others are constants, or a share of one of them.
  */
-import { badOption, isObject } from '../base/values.ts';
+import { badOption, checkAtLeast, isObject } from '../base/values.ts';
 
 /** The limits that can be set, with their defaults. */
 export const LIMITS = {
@@ -223,9 +223,6 @@ function check(limits: unknown): void {
     if (!Object.hasOwn(LIMITS, name)) {
       throw badOption(`limits.${name}`, `is no limit; there are ${Object.keys(LIMITS).join(', ')}`);
     }
-    const least = name === 'frames' ? 0 : 1;
-    if (typeof value !== 'number' || !Number.isFinite(value) || value < least) {
-      throw badOption(`limits.${name}`, `must be a number of at least ${least}, not ${String(value)}`);
-    }
+    checkAtLeast(name === 'frames' ? 0 : 1, `limits.${name}`, value);
   }
 }

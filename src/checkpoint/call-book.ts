@@ -5,7 +5,7 @@
  * A call is shown by its label, the digest in its records' names. Its id stays secret, because an anonymous caller's
  * task belongs to anyone who holds its id.
  */
-import { AwaitError, type Clock, optionError } from '../base/values.ts';
+import { AwaitError, type Clock, counted, optionError } from '../base/values.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import { Folding } from '../call/journal/fold.ts';
 import type { TaskIndex } from '../call/task/index.ts';
@@ -174,6 +174,7 @@ export class CallBook {
 /** How many calls cannot be opened, and why the first of them cannot. */
 export function unopened(refusals: readonly unknown[]): string[] {
   if (refusals.length === 0) return [];
-  const calls = refusals.length === 1 ? '1 call' : `${refusals.length} calls`;
-  return [`${calls} in this store cannot be opened, such as: ${AwaitError.from(refusals[0]).message}`];
+  return [
+    `${counted(refusals.length, 'call')} in this store cannot be opened, such as: ${AwaitError.from(refusals[0]).message}`,
+  ];
 }

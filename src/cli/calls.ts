@@ -1,6 +1,6 @@
 /** `mcp-await calls`: lists, shows and ends the calls in a store, for its operator, beside running servers. */
 import { existsSync } from 'node:fs';
-import { type AwaitError, badToken, optionError, systemClock } from '../base/values.ts';
+import { type AwaitError, badToken, counted, optionError, systemClock } from '../base/values.ts';
 import type { Entry } from '../call/journal/entries.ts';
 import { CallBook, type Story, unopened } from '../checkpoint/call-book.ts';
 import { KeyvCallStore } from '../checkpoint/call-store.ts';
@@ -37,10 +37,7 @@ const VERBS = ['list', 'show', 'expire'];
 /** Characters of a call's label in the table: enough for `show`, which takes its beginning. */
 const SHORT = 12;
 
-interface ShownCall {
-  readonly json: boolean;
-  readonly answers: boolean;
-}
+type ShownCall = Pick<CallsFlags, 'json' | 'answers'>;
 
 export async function calls(args: readonly string[]): Promise<void> {
   // Whoever reads the list may stop reading it: `| head`.
@@ -59,18 +56,17 @@ export async function calls(args: readonly string[]): Promise<void> {
     throw optionError(`there is no file ${sqliteFile(values.store)}`);
   const keyv = await openStore(values.store);
   const book = bookOf(keyv, secrets, values.audience ?? 'mcp-await');
-  const shown = { json: values.json === true, answers: values.answers === true };
   try {
     switch (verb) {
       case 'list':
-        return await list(book, values.caller, shown);
+        return await list(book, values.caller, values);
       case 'show':
-        return show(await book.find(named(label)), shown);
+        return show(await book.find(named(label)), values);
       default: {
         const story = await book.find(named(label));
         await book.erase(story);
         return write(
-          shown.json ? JSON.stringify({ erased: story.label }) : `${story.label} is over, and erased`,
+          values.json ? JSON.stringify({ erased: story.label }) : `${story.label} is over, and erased`,
         );
       }
     }
@@ -107,9 +103,7 @@ async function list(book: CallBook, caller: string | undefined, { json }: ShownC
   else {
     if (rows.length > 0) write(tableOf(rows, SHORT));
     const waiting = rows.filter(({ status }) => status === 'waiting').length;
-    write(
-      `${rows.length} ${rows.length === 1 ? 'call' : 'calls'}, ${waiting} of them waiting for their caller`,
-    );
+    write(`${counted(rows.length, 'call')}, ${waiting} of them waiting for their caller`);
   }
   const [why] = unopened(refusals);
   if (why !== undefined) throw badToken(why);

@@ -178,9 +178,11 @@ function versionsOf(modules: readonly string[], command: readonly string[]): [Ve
   for (const module of modules) if (!existsSync(module)) throw optionError(`there is no file ${module}`);
   // Two versions with one file name are shown with their folders.
   const isNamed = second === undefined || basename(first) !== basename(second);
-  const nameOf = (module: string): string => (isNamed ? basename(module) : module);
-  const version = (module: string): Version => ({ name: nameOf(module), server: { module } });
-  return second === undefined ? [version(first)] : [version(first), version(second)];
+  const version = (module: string): Version => ({
+    name: isNamed ? basename(module) : module,
+    server: { module },
+  });
+  return modules.map(version) as [Version, Version?];
 }
 
 function revisionsOf(
@@ -227,11 +229,12 @@ async function madeFor(version: Version, isAll = false): Promise<FirstScenario> 
 
 /** One line on stderr, written over, where somebody watches. */
 function progressLine(steps: number): { show(progress: Progress): void; clear(): void } {
-  const { stderr } = process;
-  if (!stderr.isTTY) return { show: () => {}, clear: () => {} };
+  const say = (line: string): void => {
+    if (process.stderr.isTTY) process.stderr.write(`\r\u001b[K${line}`);
+  };
   return {
-    show: ({ column, step }) => void stderr.write(`\r\u001b[K${column}: step ${step + 1} of ${steps}`),
-    clear: () => void stderr.write('\r\u001b[K'),
+    show: ({ column, step }) => say(`${column}: step ${step + 1} of ${steps}`),
+    clear: () => say(''),
   };
 }
 

@@ -34,8 +34,7 @@ export interface Serving {
   forwarded: boolean;
   /** Open connections at once; more are closed as they come. */
   connections: number;
-  /** How long the head of a request may take, and the whole of it with its body; in milliseconds. */
-  headTime: number;
+  /** How long a whole request may take, its body included, in milliseconds. */
   bodyTime: number;
   /** How long a connection is kept open between two requests, in milliseconds. */
   idleTime: number;
@@ -99,7 +98,6 @@ export function newDraft(): Draft {
       compress: false,
       forwarded: false,
       connections: 10_000,
-      headTime: 10_000,
       bodyTime: 30_000,
       idleTime: 10_000,
       linger: 0,
@@ -184,9 +182,7 @@ function plain(option: PlainOption): Flag {
     case 'time':
       return one(name, 'TIME', help, (draft, given) => put(draft, duration(name, given)));
     case 'choice':
-      return one(name, row.flag.value, help, (draft, given) =>
-        put(draft, choice<string>(name, given, row.values)),
-      );
+      return oneOf<string>(name, row.flag.value, help, row.values, put);
     case 'name':
       return one(name, row.flag.value, help, put);
     case 'names':
@@ -220,7 +216,6 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
       'connections that are open at once; more are closed as they come (default 10000)',
       1,
     ),
-    time('serving', 'head-time', 'how long the head of a request may take (default 10s)'),
     time('serving', 'body-time', 'how long a whole request may take, its body included (default 30s)'),
     time('serving', 'idle-time', 'how long a connection is kept open between two requests (default 10s)'),
     time(

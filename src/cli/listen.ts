@@ -1,7 +1,7 @@
 /** Serves a host for the command line, over HTTP, until a signal ends the process. */
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { defined, type JsonObject, optionError } from '../base/values.ts';
+import { counted, defined, type JsonObject, optionError } from '../base/values.ts';
 import { LIMITS } from '../call/limits.ts';
 import { headOf, isLoopback, lastForwarded } from '../doors/http/address.ts';
 import type { Reply } from '../doors/http/exchange.ts';
@@ -26,6 +26,8 @@ import { levelLogger } from './logger.ts';
 const LAST = 1_000;
 /** Where Express and the SDKs' examples mount a server. */
 const PATH = '/mcp';
+/** How long the head of a request may take at most, in milliseconds. */
+const HEAD_TIME = 10_000;
 
 /**
  * @param log the level of the log, unless a flag sets it
@@ -118,10 +120,6 @@ export async function serveHost(
   closeOnSignals(server, { leave, close, release }, { linger: serving.linger, sockets });
   // Last: who reads this may send a signal at once.
   process.stdout.write(`listening on http://${host.includes(':') ? `[${host}]` : host}:${bound}${PATH}\n`);
-}
-
-function counted(count: number, what: string): string {
-  return `${count} ${what}${count === 1 ? '' : 's'}`;
 }
 
 function seconds(milliseconds: number): string {
@@ -237,9 +235,9 @@ const CHECK = 1_000;
 
 /** A server whose connections, heads and bodies are bounded in number and time. */
 function httpServer(serving: Serving, listener: (req: NodeRequest, res: ServerResponse) => void): Server {
-  const { connections, headTime, bodyTime, idleTime, forwarded } = serving;
+  const { connections, bodyTime, idleTime, forwarded } = serving;
   const times = {
-    headersTimeout: Math.min(headTime, bodyTime),
+    headersTimeout: Math.min(HEAD_TIME, bodyTime),
     requestTimeout: bodyTime,
     keepAliveTimeout: idleTime,
     connectionsCheckingInterval: CHECK,

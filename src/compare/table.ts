@@ -1,4 +1,5 @@
 /** A comparison for people: a row a step, a column a revision, and every difference named below. */
+import { counted } from '../base/values.ts';
 import type { Comparison } from './compare.ts';
 import type { Difference, DifferenceKind } from './differences.ts';
 import { short } from './differences.ts';
@@ -109,7 +110,7 @@ function cellOf(
     .padEnd(CELL_WIDTH);
   return [
     color && (first !== undefined || isWrong) ? `\u001b[31m${mark}\u001b[39m` : mark,
-    `${roundTrips} ${roundTrips === 1 ? 'trip' : 'trips'}`,
+    counted(roundTrips, 'trip'),
     bytes < 1_000 ? `${bytes} B` : `${(bytes / 1_000).toFixed(1)} kB`,
     `${time} ms`,
   ];

@@ -215,7 +215,7 @@ describe('results that nobody reads', () => {
 
 describe('mcp-await serve', () => {
   it('ends heads and bodies that take too long, and takes so many connections and no more', async () => {
-    const args = ['--head-time', '1s', '--body-time', '2s', '--connections', '5'];
+    const args = ['--body-time', '2s', '--connections', '5'];
     const [spawned] = await spawnServers('asking-server.ts', 1, { args });
     ends.push(() => spawned?.kill());
     const url = spawned?.url ?? '';

@@ -4,7 +4,7 @@
  * 2. It gives a choice as its place in the schema: browsers change line ends, and an empty text is no choice.
  * 3. Nothing that a form has makes this throw, and only the schema's own fields are read.
  */
-import { canonical, type JsonObject, objectOf } from '../../base/values.ts';
+import { canonical, counted, type JsonObject, objectOf } from '../../base/values.ts';
 import { patternsOf } from '../../host/linear.ts';
 import {
   type Field,
@@ -139,8 +139,10 @@ function readText(field: TextField, entered: string): FieldAnswer {
   const text = format === undefined ? entered.replaceAll('\r\n', '\n') : entered.trim();
   if (text === '') return isRequired ? { error: 'Enter a value.' } : undefined;
   const length = [...text].length;
-  if (length < minLength) return { error: `Enter at least ${characters(minLength)}; this has ${length}.` };
-  if (length > maxLength) return { error: `Enter at most ${characters(maxLength)}; this has ${length}.` };
+  if (length < minLength)
+    return { error: `Enter at least ${counted(minLength, 'character')}; this has ${length}.` };
+  if (length > maxLength)
+    return { error: `Enter at most ${counted(maxLength, 'character')}; this has ${length}.` };
   if (format !== undefined && !FORMATS[format].isMet(text)) return { error: FORMATS[format].advice };
   if (pattern !== undefined && !matches(text, pattern))
     return { error: `Enter a value that matches the pattern ${pattern}` };
@@ -186,10 +188,6 @@ function readList(
 /** The place of a choice, as a form gives it; -1 for what is no place. */
 function indexIn(text: string): number {
   return /^\d{1,6}$/.test(text) ? Number(text) : -1;
-}
-
-function characters(count: number): string {
-  return count === 1 ? '1 character' : `${count} characters`;
 }
 
 // --- formats ---

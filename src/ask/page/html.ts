@@ -31,17 +31,21 @@ function markupOf(part: Part): string {
 }
 
 /** Characters without a picture of their own: they turn the direction of a text, have no width, or control a terminal. */
-const UNSEEN =
-  /(?![\t\n\r])[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb\u05c0\u05c3\u2800\u{1d159}]/gu;
+const UNSEEN = unseenBut('');
 /** The same without those that join emoji, and letters of Persian and Indic languages. */
-const UNSEEN_IN_PROSE =
-  /(?![\t\n\r\u200c]|\u200d|[\ufe0e\ufe0f])[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}\ufff9-\ufffb\u05c0\u05c3\u2800\u{1d159}]/gu;
+const UNSEEN_IN_PROSE = unseenBut('\u200c\u200d\ufe0e\ufe0f');
 
 /** Characters that are shown of a text at most. */
 export const LONGEST = 200_000;
 const CUT = '… (cut: the rest is not shown)';
 /** Characters that are looked at in one go. */
 const PIECE = 4_096;
+
+function unseenBut(seen: string): RegExp {
+  const unseen =
+    '\\p{Cc}\\p{Zl}\\p{Zp}\\p{Cs}\\p{Default_Ignorable_Code_Point}\ufff9-\ufffb\u05c0\u05c3\u2800\u{1d159}';
+  return new RegExp(`(?![\t\n\r${seen}])[${unseen}]`, 'gu');
+}
 
 /** A text that is data, with every unseen character as its number: `<U+202E>`. */
 export function visible(text: string, most = LONGEST): string {

@@ -11,7 +11,7 @@ import { Server as NetServer, type Socket } from 'node:net';
 import { constants } from 'node:os';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Server as TlsServer } from 'node:tls';
-import { optionError, systemClock, within } from '../../base/values.ts';
+import { checkAtLeast, systemClock, within } from '../../base/values.ts';
 
 /** How much longer than announced an idle connection stays, in milliseconds. */
 const MARGIN = 1_000;
@@ -72,8 +72,7 @@ export function closeOnSignals(
   handler: Closes,
   { linger = 0, sockets }: CloseOptions = {},
 ): () => Promise<void> {
-  if (!(Number.isFinite(linger) && linger >= 0))
-    throw optionError(`option linger must be milliseconds, not ${String(linger)}`);
+  checkAtLeast(0, 'linger', linger);
   const connections = new ServerConnections(server);
   const end = async (): Promise<void> => {
     const left = handler.leave(linger);

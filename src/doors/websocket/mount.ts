@@ -13,7 +13,7 @@ import type { Duplex } from 'node:stream';
 import { Server as TlsServer } from 'node:tls';
 import { WebSocketServer } from 'ws';
 import { Quota } from '../../base/quota.ts';
-import { defined, type JsonObject, optionError } from '../../base/values.ts';
+import { checkAtLeast, defined, type JsonObject } from '../../base/values.ts';
 import { LIMITS } from '../../call/limits.ts';
 import { countedAddress, isLoopback } from '../http/address.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
@@ -105,10 +105,7 @@ export function mountWebSocket(
  */
 export function createWebSocket(handler: Serves, options: WebSocketOptions = {}): MountedWebSocket {
   const { path = '/mcp', maxMessage = LIMITS.bodyBytes, ping = 30_000, maxSockets = 10_000 } = options;
-  for (const [name, value] of Object.entries({ maxMessage, ping, maxSockets })) {
-    if (!(Number.isFinite(value) && value > 0))
-      throw optionError(`option ${name} must be a number above 0, not ${String(value)}`);
-  }
+  for (const [name, value] of Object.entries({ maxMessage, ping, maxSockets })) checkAtLeast(1, name, value);
   const wss = new WebSocketServer({
     noServer: true,
     maxPayload: maxMessage,

@@ -224,14 +224,11 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): () => Promise<vo
 }
 
 /** Resolves once it is closed, by force after a while. */
-function closed(ws: WebSocket, code: number, reason: string): Promise<void> {
-  return new Promise((resolve) => {
-    if (ws.readyState === ws.CLOSED) return resolve();
-    const timer = setTimeout(() => ws.terminate(), CLOSING);
-    ws.once('close', () => {
-      clearTimeout(timer);
-      resolve();
-    });
-    ws.close(code, reason);
-  });
+async function closed(ws: WebSocket, code: number, reason: string): Promise<void> {
+  if (ws.readyState === ws.CLOSED) return;
+  const gone = new Promise<unknown>((resolve) => ws.once('close', resolve));
+  ws.close(code, reason);
+  await within(systemClock, CLOSING, gone);
+  ws.terminate();
+  await gone;
 }
