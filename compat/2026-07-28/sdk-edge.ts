@@ -20,6 +20,7 @@ import { AwaitError, defined, isObject, type JsonObject, memoryOf, objectOf } fr
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike, Outcome, RequestContext } from '../../src/call/ports.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
+import { onExpiry } from '../../src/doors/http/expiry.ts';
 import { replyOf } from '../../src/doors/http/fetch.ts';
 import { isLocal } from '../../src/doors/http/local.ts';
 import { idOf, rpcError } from '../../src/doors/http/reply.ts';
@@ -202,7 +203,11 @@ async function counted(
     return {
       ...reply,
       body: (writer) => {
-        writer.onClose(leave);
+        const expiry = onExpiry(exchange.inbound.authInfo, () => writer.destroy());
+        writer.onClose(() => {
+          leave();
+          expiry?.cancel();
+        });
         body(writer);
       },
     };

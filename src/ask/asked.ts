@@ -61,7 +61,7 @@ interface AskedParts {
   /** Resolves then. */
   readonly ended: Promise<undefined>;
   /** An ask waits for its person from now on, on a page. */
-  opened(call: CallRecord, waiting: WaitsFor): void;
+  opened(call: CallRecord, waiting: WaitsFor, asks: readonly OpenAsk[]): void;
 }
 
 export interface OfferedAnswers {
@@ -413,7 +413,7 @@ export class AskedAnswers {
     this.#forPage.add(ask.key);
     const isNews = await this.#parts.calls.doubt(call, ask, true);
     // The request was cancelled, so its client gets no response.
-    if (isNews && this.#isCancelled) this.#parts.opened(call, await this.opened(call));
+    if (isNews && this.#isCancelled) this.#parts.opened(call, await this.opened(call), [ask]);
   }
 
   // --- the page ---
@@ -429,7 +429,8 @@ export class AskedAnswers {
       this.#opened.add(key);
       await calls.openedTo(call, roleOf(params));
     }
-    if (!this.#isCancelled && fresh.some(({ key }) => !this.#told.has(key))) this.#parts.opened(call, waits);
+    if (!this.#isCancelled && fresh.some(({ key }) => !this.#told.has(key)))
+      this.#parts.opened(call, waits, fresh);
     if (this.#offer?.is === 'sent' || !this.#lacks({}) || this.#lacks(URL_MODE)) return;
     if ((await calls.doubtOf(call, first)) !== undefined) return;
     const asked = await calls.asked(call, first);

@@ -68,7 +68,7 @@ export interface ContinuedCallParts {
   /** How long the owner of a turn may be silent, in milliseconds. */
   readonly lease: number;
   /** An ask waits for its person from now on, on a page. */
-  opened(call: CallRecord, waiting: WaitsFor): void;
+  opened(call: CallRecord, waiting: WaitsFor, asks: readonly OpenAsk[]): void;
   /** The call has its outcome. */
   ended(callId: string): void;
 }

@@ -11,7 +11,13 @@ import {
 import { sortAnswers } from '../call/ask/answer.ts';
 import { missingCapability } from '../call/ask/capability.ts';
 import type { Engine, EngineParts } from '../call/engine.ts';
-import { type CallRecord, type Client, isContinued, type Outlasted } from '../call/journal/entries.ts';
+import {
+  type CallRecord,
+  type Client,
+  isContinued,
+  type OpenAsk,
+  type Outlasted,
+} from '../call/journal/entries.ts';
 import type { RequestContext } from '../call/ports.ts';
 import type { IndexRecords } from '../call/task/index.ts';
 import type { TaskView } from '../call/task/tasks.ts';
@@ -21,7 +27,7 @@ import type { Sealer } from '../checkpoint/sealed.ts';
 import type { Logger } from '../observe/logger.ts';
 import { ContinuedCall, notDoneYet, withForms } from './continued-call.ts';
 import type { AskEvent, PageOptions } from './options.ts';
-import { isForm, type KeptAnswer, WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+import { expiryOf, isForm, type KeptAnswer, WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** In `_meta` of a call: names it, so that it runs once however often its request comes. */
 const KEY = 'mcp-await/idempotency-key';
@@ -99,7 +105,8 @@ export class PageAsks {
       isShared: store.isShared,
       holdsServers,
       lease,
-      opened: (waiting: CallRecord, waits: WaitsFor) => this.#opened(waiting, waits),
+      opened: (waiting: CallRecord, waits: WaitsFor, asks: readonly OpenAsk[]) =>
+        this.#opened(waiting, waits, asks),
       ended: (callId: string) => this.settled(callId),
     };
     return new ContinuedCall(parts, { call, context, person, key, home, ...how });
@@ -179,18 +186,18 @@ export class PageAsks {
     }
   }
 
-  #opened({ id, params, expires }: CallRecord, { person, url }: WaitsFor): void {
+  #opened({ id, params, expires }: CallRecord, { person, url }: WaitsFor, asks: readonly OpenAsk[]): void {
     // The call itself, with its arguments, is not kept until then.
     const asked = { person, url, tool: String(params.name) };
     this.tell('opened', asked);
     this.settled(id);
-    const timer = callAt(this.#parts.clock, expires, () => {
+    const tell = async (): Promise<void> => {
       this.#expiries.delete(id);
-      void this.calls
-        .standing(id)
-        .then((now) => now.kind === 'asks' && now.claim === undefined && this.tell('expired', asked))
-        .catch(() => {});
-    });
+      const now = await this.calls.standing(id);
+      if (now.kind !== 'asks' || now.claim !== undefined || (await this.calls.isAnswered(now))) return;
+      this.tell('expired', asked);
+    };
+    const timer = callAt(this.#parts.clock, expiryOf(expires, asks), () => void tell().catch(() => {}));
     this.#expiries.set(id, timer);
   }
 

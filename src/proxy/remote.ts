@@ -11,6 +11,7 @@ import { mediaType } from '../base/bounded-response.ts';
 import type { Account, OpenAccount } from '../base/budget.ts';
 import { importPeer } from '../base/peer.ts';
 import {
+  advice,
   type Deferred,
   deferred,
   hasCode,
@@ -227,14 +228,18 @@ export class RemoteLink implements PeerLink {
     return transport;
   }
 
-  /** @returns whether it is a request whose response has not come */
-  #refuse({ id, method }: JsonObject, why: string): boolean {
+  /**
+   * @param unpassed whether the server has certainly not taken it
+   * @returns whether it is a request whose response has not come
+   */
+  #refuse({ id, method }: JsonObject, why: string, unpassed = false): boolean {
     if (method === undefined || !this.#unanswered.delete(id)) return false;
     if (!this.#isOver)
       this.#events.message({
         jsonrpc: '2.0',
         id,
-        error: { code: -32603, message: `Internal error: ${why}` },
+        error: { code: -32603, message: `Internal error: ${why}`, data: advice('host-gone') },
+        unpassed,
       });
     return true;
   }
@@ -278,7 +283,8 @@ export class RemoteLink implements PeerLink {
     if (isAway && this.#unanswered.delete(message.id))
       this.#events.lost?.(message.id as number, reasonOf(error), { untaken });
     if (isGone) this.kill(reasonOf(error));
-    else if (!isAway) this.#refuse(message, `the server refused the request (${code})`);
+    else if (!isAway)
+      this.#refuse(message, `the server refused the request (${code})`, code === 401 || code === 403);
   }
 
   #ended(reason: string): void {

@@ -24,6 +24,21 @@ function build(): McpServer {
     const { action } = await server.server.elicitInput({ message: 'Book?', requestedSchema });
     return { content: [{ type: 'text', text: action }] };
   });
+  server.registerTool('hurry', {}, async () => {
+    const requestedSchema = { type: 'object' as const, properties: {} };
+    const asked = server.server.elicitInput({ message: 'Now?', requestedSchema }, { timeout: 800 });
+    return {
+      content: [
+        {
+          type: 'text',
+          text: await asked.then(
+            ({ action }) => action,
+            () => 'too late',
+          ),
+        },
+      ],
+    };
+  });
   return server;
 }
 
@@ -53,10 +68,8 @@ afterEach(async () => {
   vi.restoreAllMocks();
 });
 
-const call = async (): Promise<string> =>
-  textOf(
-    await post(served.url, { tool: 'book', capabilities: {}, headers: { authorization: 'Bearer ann' } }),
-  );
+const call = async (tool = 'book'): Promise<string> =>
+  textOf(await post(served.url, { tool, capabilities: {}, headers: { authorization: 'Bearer ann' } }));
 
 it('ends the request that waits for the person', async () => {
   const brief = await serve(() => {}, 2_500);
@@ -72,6 +85,22 @@ it('does not come before its time where that is longer than the longest timer', 
   timers[0]?.fire();
   expect(timers).toHaveLength(2);
   expect(await ann.read(served.url, link)).toContain('Book?');
+  expect(events).toEqual(['opened']);
+});
+
+it('comes at the time that the tool gave its question', async () => {
+  expect(await call('hurry')).toMatch(/^NOT DONE YET/);
+  await expect.poll(() => events).toEqual(['opened', 'expired']);
+  expect(await call('hurry')).toBe('too late');
+  expect(events).toEqual(['opened', 'expired']);
+});
+
+it('does not come where the question was answered in time, in another process', async () => {
+  const link = linkIn(await call('hurry'));
+  const other = await serve(() => {});
+  expect((await ann.answer(other.url, link, {}, 'decline')).status).toBe(303);
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  expect(await call('hurry')).toBe('decline');
   expect(events).toEqual(['opened']);
 });
 

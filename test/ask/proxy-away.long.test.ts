@@ -249,9 +249,16 @@ describe('a remote server of 2026-07-28 that cannot be reached for a moment', ()
 });
 
 describe('a remote server of 2025-11-25 that refuses a call for a moment', () => {
-  it.each([429, 503, 502, 200])(
-    'is called again after replies %i, with the answer that its user gave',
-    async (refused) => {
+  it.each([
+    [429, 'at once'],
+    [503, 'at once'],
+    [502, 'at once'],
+    [200, 'at once'],
+    [401, 'by the next call'],
+    [403, 'by the next call'],
+  ] as const)(
+    'is called again after replies %i, with the answer that its user gave: %s',
+    async (refused, when) => {
       const effects: string[] = [];
       let status = 0;
       const behind = createAwaitHandler(
@@ -288,9 +295,11 @@ describe('a remote server of 2025-11-25 that refuses a call for a moment', () =>
       status = refused;
       await answer(link);
       const called = call();
-      await sleep(3_000);
+      if (when === 'by the next call')
+        await expect(called).rejects.toThrow(`refused the request (${refused})`);
+      else await sleep(3_000);
       status = 0;
-      expect(await called).toContain('shipped to Ada');
+      expect(await (when === 'at once' ? called : call())).toContain('shipped to Ada');
       expect(effects).toEqual(['ship']);
       await shut(server);
       await behind.close();

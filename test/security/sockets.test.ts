@@ -404,3 +404,30 @@ it('a GET’s stream is closed when its credentials expire', async () => {
   expect(stream.status).toBe(200);
   await expect(stream.text()).rejects.toThrow();
 });
+
+it('so is one of notices', async () => {
+  const handler = createAwaitHandler(build, { logger: new LogBook(), principal: () => 'ann' });
+  ends.push(() => handler.close());
+  const method = 'subscriptions/listen';
+  const _meta = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientInfo': { name: 'listens', version: '1' },
+    'io.modelcontextprotocol/clientCapabilities': {},
+  };
+  const params = { notifications: { toolsListChanged: true }, _meta };
+  const request = new Request('http://localhost/mcp', {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      accept: 'application/json, text/event-stream',
+      'mcp-protocol-version': '2026-07-28',
+      'mcp-method': method,
+    },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
+  });
+  const stream = await handler.fetch(request, {
+    authInfo: { clientId: 'ann', expiresAt: Date.now() / 1_000 + 0.2 },
+  });
+  expect(stream.headers.get('content-type')).toContain('text/event-stream');
+  await expect(stream.text()).rejects.toThrow();
+});
