@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Revision, TABLE } from '../../compat/revisions.ts';
-import type { JsonObject } from '../base/values.ts';
+import { type JsonObject, sleep, systemClock } from '../base/values.ts';
 import type { LimitOptions } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
 import { createAwaitHandler } from '../handler/handler.ts';
@@ -87,8 +87,10 @@ export async function openSite(
     },
     crash: async () => {
       life.isDead = true;
-      await Promise.all([shut(server), new Promise((resolve) => setTimeout(resolve, 50))]);
+      // What its tools do meanwhile is done; clients that were cut off now would stop them.
+      await sleep(systemClock, 50);
       life.isGone = true;
+      await shut(server);
     },
   };
 }

@@ -214,6 +214,51 @@ describe('2026-07-28', () => {
     expect(worked).toBe(1);
   });
 
+  describe('an answer to a call that may not be run again, at a process that has not its frame', () => {
+    const never = { replay: () => 'never' as const };
+
+    it.each([
+      ['refuses writes', ['write', 'write']],
+      ['refuses the writes of the process that has it', ['write', undefined]],
+      ['is away for the process that has it', ['all', undefined]],
+      ['is away', ['all', 'all']],
+    ] as const)('waits with that one while the store %s', { timeout: 60_000 }, async (_how, fails) => {
+      worked = 0;
+      const records = new Map<string, string>();
+      const both = [flakyStore(records), flakyStore(records)];
+      const relay = memoryRelay();
+      const [one = '', two = ''] = await Promise.all(
+        both.map(({ store }) => serve({ store, relay, ...never })),
+      );
+      const first = await post(one, { tool: 'work' });
+      for (const [nth, each] of both.entries()) each.fail = fails[nth];
+      const later = answered(two, first);
+      await pause(9 * LEASE);
+      for (const each of both) each.fail = undefined;
+      expect(textOf(await later)).toBe('done on Monday');
+      expect(worked).toBe(1);
+    });
+
+    it('is refused once nothing was heard of that one for a lease, and is good again where it is', async () => {
+      worked = 0;
+      const { store } = flakyStore();
+      const memory = memoryRelay();
+      let isLost = false;
+      const relay = {
+        ...memory,
+        send: (name: string, text: string) => (isLost ? Promise.resolve(true) : memory.send(name, text)),
+      };
+      const one = await serve({ store, relay, ...never });
+      const two = await serve({ store, relay, ...never });
+      const first = await post(one, { tool: 'work' });
+      isLost = true;
+      const { message } = await answered(two, first);
+      expect(JSON.stringify(message.error)).toContain('may not be run again');
+      expect(textOf(await answered(one, first))).toBe('done on Monday');
+      expect(worked).toBe(1);
+    });
+  });
+
   it('is claimed once by a process whose factory fails as a store does', async () => {
     const records = new Map<string, string>();
     const [own, other] = [flakyStore(records), flakyStore(records)];

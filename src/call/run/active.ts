@@ -11,6 +11,8 @@ export class Active {
   readonly outcome: Promise<Outcome>;
   /** Whether it claims the turn, or has claimed it. */
   owns = false;
+  /** Until when the process that has its frame may still accept it, by the monotonic clock; 0: it does not. */
+  mayBeTaken = 0;
   #waiters = 0;
   #disconnect: (() => void) | undefined;
   #isAbandoned = false;

@@ -134,8 +134,8 @@ export class Handoff {
     return this.#listening.close();
   }
 
-  /** @returns undefined if the offer is not accepted in time */
-  offer(owner: string, offer: Offer, context: RequestContext): Promise<Accepted | undefined> {
+  /** @returns false where its process has not the frame; `late` where it does not say, or cannot be reached */
+  offer(owner: string, offer: Offer, context: RequestContext): Promise<Accepted | false | 'late'> {
     const id = crypto.randomUUID();
     const { clock, wait } = this.#options;
     return new Promise((resolve) => {
@@ -145,12 +145,12 @@ export class Handoff {
         forget();
         void this.#tell(owner, { type: 'gone', id });
       };
-      const decide = (accepted: boolean): void => {
+      const decide = (accepted: boolean | 'late'): void => {
         timer.cancel();
-        if (!accepted) forget();
-        resolve(accepted ? { outcome, leave, forget } : undefined);
+        if (accepted !== true) forget();
+        resolve(accepted === true ? { outcome, leave, forget } : accepted);
       };
-      const timer = clock.after(wait, () => decide(false));
+      const timer = clock.after(wait, () => decide('late'));
       this.#waiting.set(id, { context, heard: 0, early: new Map(), accept: decide, settle });
       const { capabilities, progressToken, authInfo, taskRefusal } = context;
       const sent = this.#tell(owner, {
@@ -168,7 +168,7 @@ export class Handoff {
           ...flagsOf(context),
         },
       });
-      void sent.then((heard) => heard || decide(false));
+      void sent.then((heard) => heard || decide('late'));
     });
   }
 

@@ -68,30 +68,34 @@ export class Resumption {
   /**
    * A request that loses a position reads the journal on: to the outcome, or to where the turn is free again. While the
    * store is away it waits with its client, or for as long as the call lives, as one that had its claim written would; a
-   * claim that was written is found.
+   * claim that was written is found. A turn that may not be replayed is offered again to the process that has its frame:
+   * for a lease, and for as long as that accepts it, since its claim may wait for the store there.
    */
   async resume(request: Resume): Promise<Outcome> {
     const { active } = request;
-    let lost = 0;
-    for (let isFirst = true; ; isFirst = false) {
+    const { clock } = this.#parts;
+    for (let lost = 0; ; ) {
       try {
-        return await this.#tryToResume(request, isFirst);
+        return await this.#tryToResume(request, lost === 0);
       } catch (error) {
         lost += Number(hasCode(error, 'fenced'));
+        const isThere = lost === 0 && active.mayBeTaken > clock.elapsed();
         const waits =
-          hasCode(error, 'store') &&
+          (hasCode(error, 'store') || (isThere && hasCode(error, 'replay-refused'))) &&
           active.isAwaited &&
-          !this.#runs.isLeaving &&
-          Number.parseInt(request.state.callId, 36) > this.#parts.clock.now();
+          !this.#runs.isDue &&
+          Number.parseInt(request.state.callId, 36) > clock.now();
         if (!waits && (!hasCode(error, 'fenced') || lost > FENCED_OFTEN)) throw error;
         active.owns = false;
+        if (hasCode(error, 'replay-refused')) await sleep(clock, this.#parts.limits.handoffWait);
       }
     }
   }
 
   /** Live first, handoff second, replay last. */
   async #tryToResume(request: Resume, mayOffer: boolean): Promise<Outcome> {
-    const { state } = request;
+    const { state, active } = request;
+    const { clock, limits } = this.#parts;
     const key = keyOf(state);
     await this.#runs.settled(key);
     const parked = this.#runs.takeParked(key);
@@ -99,9 +103,13 @@ export class Resumption {
       return this.#goOnInterrupted(parked.run, parked.waiting, request);
     if (parked?.waiting.at === 'checkpoint') return this.#goOnParked(parked.run, parked.waiting, request);
     const { owner } = state;
-    if (mayOffer && owner !== undefined && request.accepted === undefined) {
-      const accepted = await this.#rooms.handoff?.offer(owner, request, request.context);
-      if (accepted !== undefined) return this.#follow(accepted, request);
+    const { handoff } = this.#rooms;
+    if (mayOffer && owner && handoff && owner !== handoff.name && !request.accepted) {
+      const accepted = await handoff.offer(owner, request, request.context);
+      if (accepted === 'late')
+        active.mayBeTaken = Math.min(active.mayBeTaken || Infinity, clock.elapsed() + limits.lease);
+      else active.mayBeTaken = accepted ? Infinity : 0;
+      if (typeof accepted === 'object') return this.#follow(accepted, request);
     }
     return this.#withCheckpoint(request, (checkpoint) => this.#goOnFromCheckpoint(request, checkpoint));
   }
