@@ -244,12 +244,12 @@ export function createServices(
     guards.forget();
   });
   const handoff = settings.relay && { relay: settings.relay, ...sealedMessages(sealer, now) };
-  if (isPeerHost(factory)) {
-    factory.attach(logger, (notification) => void announcements.announce(notification, null), handoff);
-  }
+  const peers = isPeerHost(factory) ? factory : undefined;
+  const holdsServers = peers !== undefined;
+  peers?.attach(logger, (notification) => void announcements.announce(notification, null), handoff);
   // Without an async context of its own, nothing is known to be a call's.
   // The requests to a server that runs elsewhere are this package's own.
-  const isWatched = settings.warnUnjournaled && settings.steps && !isPeerHost(factory);
+  const isWatched = settings.warnUnjournaled && settings.steps && !holdsServers;
   const watch = isWatched ? watchUnjournaled(warn) : undefined;
   const heap = watchHeap(systemClock.elapsed);
   const load = Number.isFinite(limits.shedAbove) ? watchLoad(limits.shedAbove) : undefined;
@@ -258,10 +258,10 @@ export function createServices(
   const check = answerCheck(
     new CachingValidator(compilingValidator(() => new AjvJsonSchemaValidator())),
     new CachingValidator(evaluatingValidator),
-    { longest: limits.journalBytes, isForeign: isPeerHost(factory) },
+    { longest: limits.journalBytes, isForeign: holdsServers },
   );
-  const mayReplay = settings.replay ?? (isPeerHost(factory) ? factory.mayReplay : () => 'allow' as const);
-  const isPaged = settings.ask !== undefined && (!isPeerHost(factory) || factory.outlives());
+  const mayReplay = settings.replay ?? peers?.mayReplay ?? (() => 'allow' as const);
+  const isPaged = settings.ask !== undefined && peers?.outlives() !== false;
   if (settings.ask !== undefined && !isPaged)
     logger.warn(
       'no question of this server is on the page of --ask-page: its calls may not be run again, and may outlive its process; with --replay allow they may',
@@ -272,7 +272,7 @@ export function createServices(
     new PageAsks({
       settings: isPaged ? settings.ask : undefined,
       lease: limits.lease,
-      holdsServers: isPeerHost(factory),
+      holdsServers,
       store,
       records,
       names,
@@ -323,7 +323,7 @@ export function createServices(
     ttl: settings.ttl,
     replay: mayReplay,
     onDrop: settings.onDrop,
-    holdsServers: isPeerHost(factory),
+    holdsServers,
     clock,
     time,
     count: (what) => {
@@ -408,7 +408,7 @@ export function createServices(
     table,
     principal,
     instances,
-    isElsewhere: isPeerHost(factory),
+    isElsewhere: holdsServers,
     engine,
     sealer,
     store,
@@ -467,7 +467,7 @@ export function createServices(
       sweeping.cancel();
       // A task that is given up here would be taken up here again.
       sweeper?.stop();
-      await engine.leave();
+      await Promise.all([engine.leave(), peers?.leave(limits.drain)]);
       await within(systemClock, LAST_EVENTS, written(services.writing));
       hasLeft = true;
       streams.handOverAll();
@@ -484,7 +484,7 @@ export function createServices(
       replies.close();
       announcements.close();
       await within(systemClock, limits.drain, streams.close());
-      if (isPeerHost(factory)) await factory.close();
+      await peers?.close();
     },
   };
   return services;

@@ -14,6 +14,8 @@ export interface GroupOptions extends PeerOptions {
   /** The known caller that it is for. */
   readonly caller?: string | undefined;
   readonly openLink: OpenLink;
+  /** Finds this client's server in another process. */
+  readonly find?: () => Promise<OpenLink | undefined>;
   readonly children: number;
   /** Calls that may wait for a server of this client. */
   readonly queue: number;
@@ -119,21 +121,16 @@ export class Group {
       const message = `${queue} calls wait for ${name} already, which runs one call that may ask at a time; try again later`;
       return Promise.reject(new AwaitError('limit', message));
     }
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
+    let timer: NodeJS.Timeout | undefined;
+    return new Promise<PeerTurn>((grant, refuse) => {
+      timer = setTimeout(() => {
         this.giveUp(holder);
         const message = `${name} runs one call that may ask at a time, and another one did not end within ${queueWait} ms; try again later`;
-        reject(new AwaitError('limit', message));
+        refuse(new AwaitError('limit', message));
       }, queueWait);
-      const settled = <T>(settle: (value: T) => void) => {
-        return (value: T): void => {
-          clearTimeout(timer);
-          settle(value);
-        };
-      };
-      this.#waiters.push({ holder, grant: settled(resolve), refuse: settled(reject) });
+      this.#waiters.push({ holder, grant, refuse });
       this.#serve();
-    });
+    }).finally(() => clearTimeout(timer));
   }
 
   /** A call waits for its turn no longer. */
@@ -218,20 +215,23 @@ export class Group {
 
   async #startNow(): Promise<Peer> {
     await this.#options.makeRoom?.();
-    const { openLink, logger, name } = this.#options;
+    const { logger, name, openLink, find } = this.#options;
     const until = this.#hasServed ? performance.now() + RESTART : 0;
     let began: number;
     let peer: Peer;
-    for (;;) {
+    for (let tries = 1; ; tries += 1) {
       if (this.#pause > 0) await sleep(systemClock, this.#pause);
       if (this.#closed) throw this.#wasClosed();
       began = performance.now();
       try {
-        peer = await openPeer(openLink, this.client, this.#options);
+        peer = await Peer.open((await find?.()) ?? openLink, this.client, this.#options);
         break;
       } catch (error) {
         this.#failures += 1;
-        if (performance.now() + this.#pause > until) throw error;
+        const { cause } = AwaitError.from(error);
+        // The process that has the client's server may have ended unnoticed.
+        const isElsewhere = cause instanceof PeerGone && cause.how.elsewhere && tries < ELSEWHERE;
+        if (!isElsewhere && performance.now() + this.#pause > until) throw error;
       }
     }
     this.#hasServed = true;
@@ -254,17 +254,5 @@ export class Group {
     for (const { method, params } of this.#set.values())
       await peer.request(method, params).catch(() => undefined);
     return peer;
-  }
-}
-
-/** The process that has the client's server may have ended unnoticed. */
-async function openPeer(openLink: OpenLink, client: Client, options: PeerOptions): Promise<Peer> {
-  for (let attempt = 1; ; attempt += 1) {
-    try {
-      return await Peer.open(openLink, client, options);
-    } catch (error) {
-      const { cause } = AwaitError.from(error);
-      if (!(cause instanceof PeerGone && cause.how.elsewhere) || attempt === ELSEWHERE) throw error;
-    }
   }
 }

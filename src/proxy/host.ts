@@ -33,7 +33,7 @@
 import { Budget, type OpenAccount } from '../base/budget.ts';
 import { digest, sha256 } from '../base/digest.ts';
 import { Quota } from '../base/quota.ts';
-import { AwaitError, badOption, type JsonObject } from '../base/values.ts';
+import { AwaitError, badOption, checkAtLeast, type JsonObject } from '../base/values.ts';
 import type { CallRecord, Client, Completion } from '../call/journal/entries.ts';
 import type { HandoffParts } from '../call/run/handoff.ts';
 import type { FactoryContext, HostProduct } from '../host/host.ts';
@@ -98,6 +98,8 @@ export interface PeerHost {
    * Starts a server and ends it, so that a wrong command fails before the first call. @throws AwaitError `host-gone`
    */
   check(): Promise<JsonObject>;
+  /** Waits for calls that run here for other processes, for so long in milliseconds, and takes no more of them. */
+  leave(wait: number): Promise<void> | undefined;
   /** Ends every server. */
   close(): Promise<void>;
 }
@@ -140,6 +142,7 @@ export function peerHost(
     attach: (logger: PeerLogger, outside: (notification: JsonObject) => void, relay?: HandoffParts) =>
       pool.attach(logger, outside, relay),
     check: () => pool.check(),
+    leave: (wait: number) => pool.sharing?.leave(wait),
     close: () => pool.close(),
   });
 }
@@ -175,7 +178,7 @@ class Pool {
   readonly #groups = new Map<string, Group>();
   readonly #received = new Budget(RECEIVED_BYTES, FREE_BYTES);
   #logger: PeerLogger = SILENT;
-  #sharing: Sharing | undefined;
+  sharing: Sharing | undefined;
   #outside: (notification: JsonObject) => void = () => {};
   #timer: NodeJS.Timeout | undefined;
   #alone = 0;
@@ -191,7 +194,7 @@ class Pool {
     this.#logger = logger;
     this.#outside = outside;
     if (relay === undefined) return;
-    this.#sharing = new Sharing({
+    this.sharing = new Sharing({
       parts: relay,
       logger,
       identity: this.#parts.identity,
@@ -250,7 +253,7 @@ class Pool {
     const groups = [...this.#groups.values()];
     this.#groups.clear();
     await Promise.all(groups.map((group) => group.close()));
-    await this.#sharing?.close();
+    await this.sharing?.close();
   }
 
   #keyOf(
@@ -292,7 +295,7 @@ class Pool {
     const account: OpenAccount = (breakOff) => this.#received.open({ principal: owner.caller }, breakOff);
     const local = openLink({ logger: this.#logger, listens: key !== undefined, account, ...owner });
     // Servers of 2026-07-28 keep nothing of a client: each process has its own.
-    const sharing = key === undefined || upstream.era === '2026-07-28' ? undefined : this.#sharing;
+    const sharing = key === undefined || upstream.era === '2026-07-28' ? undefined : this.sharing;
     const group: Group = new Group(
       client,
       {
@@ -300,7 +303,8 @@ class Pool {
         name,
         logger: this.#logger,
         account,
-        openLink: sharing?.openLink(key ?? '', () => group, local) ?? local,
+        openLink: local,
+        find: async () => sharing?.find(key ?? '', () => group),
         caller: owner.caller,
         makeRoom: () => this.#makeRoom(group),
         ...(key !== undefined && { onClose: () => sharing?.release(key) }),
@@ -365,16 +369,20 @@ const DEFAULTS: Required<PeerHostOptions> = {
 function checked(options: PeerHostOptions): Required<PeerHostOptions> {
   const settings: Required<PeerHostOptions> = { ...DEFAULTS, ...options };
   for (const [name, usual] of Object.entries(DEFAULTS)) {
-    const value = settings[name as keyof PeerHostOptions];
-    const least = /children|startTimeout/i.test(name) ? 1 : 0;
-    if (typeof usual !== 'number' || (Number.isFinite(value) && Number(value) >= least)) continue;
-    throw badOption(name, `must be a number of at least ${least}, not ${String(value)}`);
+    if (typeof usual === 'number')
+      checkAtLeast(
+        /children|startTimeout/i.test(name) ? 1 : 0,
+        name,
+        settings[name as keyof PeerHostOptions],
+      );
   }
-  if (!['safe', 'allow', 'never'].includes(settings.replay)) {
-    throw badOption('replay', `must be 'safe', 'allow' or 'never', not ${String(settings.replay)}`);
-  }
-  if (!UPSTREAMS.includes(settings.upstream)) {
-    throw badOption('upstream', `must be ${UPSTREAMS.join(', ')}, not ${String(settings.upstream)}`);
+  const choices: Record<'replay' | 'upstream', readonly string[]> = {
+    replay: ['safe', 'allow', 'never'],
+    upstream: UPSTREAMS,
+  };
+  for (const [name, values] of Object.entries(choices)) {
+    const value = String(settings[name as keyof typeof choices]);
+    if (!values.includes(value)) throw badOption(name, `must be ${values.join(', ')}, not ${value}`);
   }
   return settings;
 }

@@ -16,8 +16,10 @@ import {
   isUnpassed,
   type JsonObject,
   objectOf,
+  systemClock,
   unpassed,
   WENT_ON,
+  within,
 } from '../base/values.ts';
 import { type CallContext, currentContext } from '../call/frame/context.ts';
 import type { Response } from '../call/journal/entries.ts';
@@ -94,6 +96,11 @@ export class PeerLease implements RequestOwner {
       else if (work.sent === undefined) work.turn?.done();
     }
     this.#options.onEnd();
+  }
+
+  /** Whether it has a call that is not over. */
+  get isBusy(): boolean {
+    return this.#work.size > 0;
   }
 
   get isUsed(): boolean {
@@ -286,11 +293,10 @@ export class PeerLease implements RequestOwner {
 
   #failed(thrown: unknown): Response {
     const failure = AwaitError.from(thrown);
-    this.#options.logger.warn('a request could not be passed to its server', { error: failure.message });
+    const { code, message } = failure;
+    this.#options.logger.warn('a request could not be passed to its server', { error: message });
     // How long the queue is may be known, how a server ended may not.
-    const data = advice('limit');
-    const error =
-      failure.code === 'limit' ? { code: -32000, message: failure.message, data } : wireError(failure);
+    const error = code === 'limit' ? { code: -32000, message, data: advice('limit') } : wireError(failure);
     unpassed.add(objectOf(error.data));
     return { error };
   }
@@ -333,13 +339,8 @@ async function anew(
 }
 
 /** A frame that is dropped meanwhile never settles its step, and must not keep the turn. */
-function noted(step: Promise<unknown>): Promise<SentCall | undefined> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => resolve(undefined), NOTED);
-    const done = (sent: unknown): void => {
-      clearTimeout(timer);
-      resolve(isObject(sent) ? { repeatable: sent.repeatable === true } : undefined);
-    };
-    step.then(done, reject);
-  });
+async function noted(step: Promise<unknown>): Promise<SentCall | undefined> {
+  await within(systemClock, NOTED, step);
+  const sent = await Promise.race([step, undefined]);
+  return isObject(sent) ? { repeatable: sent.repeatable === true } : undefined;
 }

@@ -390,7 +390,7 @@ export class Peer {
   #beforeTimeout(holder: Holder): NodeJS.Timeout | undefined {
     const { askTimeout, logger, name } = this.#options;
     if (askTimeout === 0 || this.elsewhere) return undefined;
-    const timer = setTimeout(
+    return setTimeout(
       () => {
         if (this.holder !== holder || !holder.repeatable) return;
         logger.debug('a server is ended before its ask times out; its call continues in another', {
@@ -399,9 +399,7 @@ export class Peer {
         this.kill(true);
       },
       askTimeout - Math.min(MARGIN, askTimeout / 4),
-    );
-    timer.unref();
-    return timer;
+    ).unref();
   }
 
   #settle(message: JsonObject): void {

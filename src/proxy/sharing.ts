@@ -3,20 +3,22 @@
  * It owns the lines between processes, and which clients' servers are here.
  * 1. A process that has a client's server listens under the client's name; one that needs it asks there first.
  * 2. A call of another process goes through a lease of the group that has the server, so turns are granted in one place.
- * 3. When a line (`line.ts`) ends, its calls are lost as if their server had ended.
+ * 3. When a line ends, its calls are lost as if their server had ended.
  * Two processes that start a server for one client at the same moment have one each.
  */
 import { digest } from '../base/digest.ts';
-import { AwaitError, CANCEL, type JsonObject } from '../base/values.ts';
+import { CANCEL, hasCode, type JsonObject, sleep, systemClock, within } from '../base/values.ts';
 import type { Response } from '../call/journal/entries.ts';
 import type { HandoffParts } from '../call/run/handoff.ts';
 import { type Message, responseOf } from '../host/transport.ts';
 import type { Group } from './group.ts';
 import type { LeaseTransport, PeerLease } from './lease.ts';
-import { isRpcMessage, type LinkEvents, type OpenLink, type PeerLink, type PeerLogger } from './link.ts';
+import { isRpcMessage, type LinkEvents, type OpenLink, type PeerLogger } from './link.ts';
 
 /** How long a process that listens may take to answer, in milliseconds. */
 const WELCOME = 1_000;
+/** How often a process that leaves looks whether the calls of others have ended, in milliseconds. */
+const LOOK_EVERY = 50;
 
 export interface SharingOptions {
   readonly parts: HandoffParts;
@@ -27,22 +29,38 @@ export interface SharingOptions {
   readonly lease: (group: Group) => PeerLease;
 }
 
+interface Owned {
+  /** The lines of other processes, and what they use of the group. */
+  readonly guests: Map<Line, PeerLease>;
+  stop?: () => Promise<void>;
+}
+
 export class Sharing {
   readonly #options: SharingOptions;
   /** The name this process is reached by. */
   readonly #name = crypto.randomUUID();
   readonly #lines = new Map<string, Line>();
   /** Clients whose server is here, with what ends their guests. */
-  readonly #owned = new Map<string, { readonly guests: Set<Line>; stop?: () => Promise<void> }>();
+  readonly #owned = new Map<string, Owned>();
+  /** Until when calls of others are waited for, once this process leaves. */
+  #until: number | undefined;
   #listening: Promise<() => Promise<void>> | undefined;
 
   constructor(options: SharingOptions) {
     this.#options = options;
   }
 
-  /** Uses the client's server where it is; starts one where it is nowhere. */
-  openLink(key: string, group: () => Group, local: OpenLink): OpenLink {
-    return (events) => new EitherLink(events, (heard) => this.#find(key, group, local, heard));
+  /** Finds a client's server in another process. Without one it is this process's to start, which others then find. */
+  async find(key: string, group: () => Group): Promise<OpenLink | undefined> {
+    if (this.#owned.has(key)) return undefined;
+    try {
+      const found = await this.#ask(key);
+      if (found === undefined) await this.#own(key, group);
+      return found;
+    } catch (error) {
+      this.#options.logger.warn('the relay failed; this client has a server of its own here', { error });
+      return undefined;
+    }
   }
 
   /** The client's group was closed. */
@@ -50,7 +68,22 @@ export class Sharing {
     const owned = this.#owned.get(key);
     this.#owned.delete(key);
     void owned?.stop?.().catch(() => {});
-    for (const guest of owned?.guests ?? []) guest.end();
+    for (const guest of owned?.guests.keys() ?? []) guest.end();
+  }
+
+  /**
+   * Takes no more guests, and waits for the calls of those that it has; who has none is let go at once.
+   * @param wait how long, in milliseconds
+   */
+  async leave(wait: number): Promise<void> {
+    this.#until ??= performance.now() + wait;
+    while (performance.now() < this.#until) {
+      const guests = [...this.#owned.values()].flatMap(({ guests }) => [...guests]);
+      const idle = guests.filter(([line, lease]) => !lease.isBusy && line.unheard.size === 0);
+      for (const [line] of idle) line.end(true);
+      if (idle.length === guests.length) return;
+      await sleep(systemClock, LOOK_EVERY);
+    }
   }
 
   async close(): Promise<void> {
@@ -60,59 +93,48 @@ export class Sharing {
     await stop?.().catch(() => {});
   }
 
-  async #find(key: string, group: () => Group, local: OpenLink, events: LinkEvents): Promise<PeerLink> {
-    if (this.#owned.has(key)) return local(events);
-    try {
-      const found = await this.#ask(key, events);
-      if (found !== undefined) return found;
-      await this.#own(key, group);
-    } catch (error) {
-      this.#options.logger.warn('the relay failed; this client has a server of its own here', {
-        error,
-      });
-    }
-    return local(events);
-  }
-
-  async #ask(key: string, events: LinkEvents): Promise<PeerLink | undefined> {
+  async #ask(key: string): Promise<OpenLink | undefined> {
     await this.#listen();
     const id = crypto.randomUUID();
-    const line = this.#newLine(id, undefined, {
-      hear: (message) => events.message(message),
-      ended: (planned) => events.ended('the process that has it is gone', { planned, elsewhere: true }),
-    });
-    const isHeard = await this.#send(this.#nameOf(key), { hello: id, from: this.#name });
-    if (!isHeard || !(await line.welcomed(WELCOME))) {
-      line.forget();
+    let events: LinkEvents | undefined;
+    const ended = (planned = false): void =>
+      events?.ended('the process that has it is gone', { planned, elsewhere: true });
+    const line = this.#newLine(id, undefined, { hear: (message) => events?.message(message), ended });
+    if (!(await line.welcomed(this.#send(this.#nameOf(key), { hello: id, from: this.#name }))))
       return undefined;
-    }
-    return {
-      send: (message) => line.say(message),
-      close: async () => line.end(),
-      kill: () => line.end(),
-      elsewhere: true,
+    return (opened) => {
+      events = opened;
+      if (line.isOver) ended();
+      return {
+        send: (message) => line.say(message),
+        close: async () => line.end(),
+        kill: () => line.end(),
+        elsewhere: true,
+      };
     };
   }
 
   async #own(key: string, group: () => Group): Promise<void> {
-    const guests = new Set<Line>();
-    const owned: { readonly guests: Set<Line>; stop?: () => Promise<void> } = { guests };
+    const owned: Owned = { guests: new Map() };
     this.#owned.set(key, owned);
     await this.#listen();
     owned.stop = await this.#hear(this.#nameOf(key), ({ hello, from }) => {
-      if (typeof hello !== 'string' || typeof from !== 'string' || !this.#owned.has(key)) return;
-      this.#admit(group(), guests, hello, from);
+      if (typeof hello !== 'string' || typeof from !== 'string') return;
+      if (this.#owned.has(key) && !this.#until) this.#admit(group(), owned.guests, hello, from);
     });
   }
 
   /** Another process uses this group's server. */
-  #admit(group: Group, guests: Set<Line>, id: string, from: string): void {
+  #admit(group: Group, guests: Map<Line, PeerLease>, id: string, from: string): void {
     const lease = this.#options.lease(group);
     const asks = new Map<string | number, (response: Response) => void>();
     const line = this.#newLine(id, from, {
       hear: (message) => {
         const answered = message.id as string | number;
-        if (message.method !== undefined) transport.onmessage?.(message as Message);
+        const isNew = message.method !== undefined && message.id !== undefined;
+        // Whoever sent it sends it to another server.
+        if (isNew && this.#until && !lease.isBusy) line.end(true);
+        else if (message.method !== undefined) transport.onmessage?.(message as Message);
         else {
           asks.get(answered)?.(responseOf(message));
           asks.delete(answered);
@@ -123,7 +145,7 @@ export class Sharing {
         lease.close();
       },
     });
-    guests.add(line);
+    guests.set(line, lease);
     let asked = 0;
     const transport: LeaseTransport = {
       start: async () => {},
@@ -146,11 +168,11 @@ export class Sharing {
   }
 
   #newLine(id: string, to: string | undefined, events: LineEvents): Line {
-    const line = new Line(id, to, this.#name, {
+    const line = new Line(to, {
       ...events,
-      send: (name, message) => this.#send(name, message),
+      send: (name, message) => this.#send(name, { line: id, from: this.#name, ...message }),
       failed: (error) =>
-        this.#options.logger.warn('the relay failed to send; calls of another process are lost here', {
+        this.#options.logger.warn('the relay failed to send; calls of another process wait for it', {
           error,
         }),
       forget: () => this.#lines.delete(id),
@@ -182,64 +204,19 @@ export class Sharing {
   }
 }
 
-/** A link whose other end is found first. What is sent meanwhile waits. */
-class EitherLink implements PeerLink {
-  readonly #link: Promise<PeerLink>;
-  #opened: PeerLink | undefined;
-  #isOver = false;
-
-  constructor(events: LinkEvents, find: (events: LinkEvents) => Promise<PeerLink>) {
-    this.#link = find({
-      ...events,
-      ended: (reason, how) => {
-        if (this.#isOver) return;
-        this.#isOver = true;
-        events.ended(reason, how);
-      },
-    });
-    this.#link.then(
-      (link) => {
-        this.#opened = link;
-      },
-      (error: unknown) => events.ended(AwaitError.from(error).message),
-    );
-  }
-
-  get elsewhere(): boolean {
-    return this.#opened?.elsewhere === true;
-  }
-
-  get isConcurrent(): boolean {
-    return this.#opened?.isConcurrent === true;
-  }
-
-  send(message: JsonObject): void {
-    if (this.#opened !== undefined) this.#opened.send(message);
-    else void this.#link.then((link) => link.send(message)).catch(() => {});
-  }
-
-  async close(): Promise<void> {
-    await (await this.#link.catch(() => undefined))?.close();
-  }
-
-  kill(reason?: string): void {
-    if (this.#opened !== undefined) this.#opened.kill(reason);
-    else void this.#link.then((link) => link.kill(reason)).catch(() => {});
-  }
-}
-
 // --- lines to servers elsewhere ---
 
 /**
- * Messages between two processes over the relay. A line delivers in order and once; a gap, a message that cannot be
- * sent, or silence ends it.
+ * Messages between two processes over the relay. A line delivers in order and once: what the other end has not heard
+ * is sent again. It waits for a relay that fails; silence, or a message that no relay carries, ends it.
  */
 
-/** Time between two signs of life, and how long the other end may be silent, in milliseconds. */
+/** Time between two signs of life, in milliseconds. */
 const ALIVE = 1_000;
+/** How long the other end may be silent over a relay that works, in milliseconds. */
 const SILENT = 10_000;
-/** Messages of a line that may arrive before an earlier one. */
-const EARLY = 1_000;
+/** Messages of a line that may arrive before an earlier one: more than a server sends until that is sent again. */
+const EARLY = 10_000;
 
 interface LineEvents {
   readonly hear: (message: JsonObject) => void;
@@ -253,31 +230,36 @@ interface LineParts extends LineEvents {
   readonly forget: () => void;
 }
 
-/** Messages between two processes, numbered from 1 in each direction. */
+/** Messages between two processes, numbered from 1 in each direction; each one says how many its sender has heard. */
 class Line {
-  readonly #id: string;
-  readonly #own: string;
   readonly #parts: LineParts;
   #to: string | undefined;
   #said = 0;
   #heard = 0;
-  #heardAt = performance.now();
   readonly #early = new Map<number, JsonObject>();
+  #heardAt = performance.now();
+  /** What was said and may not have been heard. */
+  readonly unheard = new Map<number, JsonObject>();
+  /** The last of those that were said before the last sign of life. */
+  #late = 0;
+  /** Messages that are on their way to the relay. */
+  #queued = 0;
+  /** Whether the relay did not take the last one. */
+  #fails = false;
   #sending: Promise<unknown> = Promise.resolve();
   #onWelcome: (() => void) | undefined;
   #timer: NodeJS.Timeout | undefined;
-  #isOver = false;
+  isOver = false;
 
-  constructor(id: string, to: string | undefined, own: string, parts: LineParts) {
-    this.#id = id;
+  constructor(to: string | undefined, parts: LineParts) {
     this.#to = to;
-    this.#own = own;
     this.#parts = parts;
     if (to !== undefined) this.#stayAlive();
   }
 
   say(message: JsonObject): void {
     this.#said += 1;
+    this.unheard.set(this.#said, message);
     this.#post({ n: this.#said, message });
   }
 
@@ -285,18 +267,21 @@ class Line {
     this.#post({ welcome: true });
   }
 
-  /** @returns whether the other end answered within that time, in milliseconds */
-  welcomed(within: number): Promise<boolean> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(() => resolve(false), within);
-      this.#onWelcome = () => {
-        clearTimeout(timer);
-        resolve(true);
-      };
-    });
+  /**
+   * @param asked whether somebody is there
+   * @returns whether the other end answered in time; else the line is none
+   */
+  async welcomed(asked: Promise<boolean>): Promise<boolean> {
+    const welcome = new Promise<void>((resolve) => (this.#onWelcome = resolve));
+    try {
+      if (await asked) await within(systemClock, WELCOME, welcome);
+    } finally {
+      if (this.#to === undefined) this.forget();
+    }
+    return !this.isOver;
   }
 
-  received({ from, welcome, over, planned, n, message }: JsonObject): void {
+  received({ from, welcome, over, planned, heard, n, message }: JsonObject): void {
     // Where two processes have a server for this client, both welcome it; the first one is used.
     if (this.#to !== undefined && from !== this.#to) return;
     this.#heardAt = performance.now();
@@ -305,57 +290,66 @@ class Line {
       this.#stayAlive();
       this.#onWelcome?.();
     }
+    for (const said of this.unheard.keys()) if (!(said > Number(heard))) this.unheard.delete(said);
     if (over === true) this.#ended(planned === true);
     if (typeof n !== 'number' || n <= this.#heard || !isRpcMessage(message)) return;
     this.#early.set(n, message);
     if (this.#early.size > EARLY) this.end();
-    for (let next = this.#early.get(this.#heard + 1); next !== undefined && !this.#isOver; ) {
+    while (!this.isOver) {
+      const next = this.#early.get(this.#heard + 1);
+      if (next === undefined) return;
       this.#heard += 1;
       this.#early.delete(this.#heard);
       this.#parts.hear(next);
-      next = this.#early.get(this.#heard + 1);
     }
   }
 
   end(planned = false): void {
-    if (this.#isOver) return;
+    if (this.isOver) return;
     this.#post({ over: true, planned });
     this.#ended(planned);
   }
 
   /** No process answered: nothing is sent. */
   forget(): void {
-    this.#isOver = true;
+    this.isOver = true;
     this.#parts.forget();
   }
 
   #post(body: JsonObject): void {
     const to = this.#to;
-    if (to === undefined || this.#isOver) return;
-    const message = { line: this.#id, from: this.#own, ...body };
+    if (to === undefined || this.isOver) return;
+    this.#queued += 1;
     this.#sending = this.#sending
-      .then(() => this.#parts.send(to, message))
+      .then(() => this.#parts.send(to, { heard: this.#heard, ...body }))
       .then(
-        (isHeard) => isHeard || this.#ended(),
-        (error: unknown) => {
-          if (this.#isOver) return;
-          this.#parts.failed(error);
-          // The other end may hear a shorter message.
-          this.end();
+        () => {
+          this.#fails = false;
         },
-      );
+        (error: unknown) => {
+          if (!this.#fails && !this.isOver) this.#parts.failed(error);
+          this.#fails = true;
+          // The other end may hear a shorter message.
+          if (hasCode(error, 'limit')) this.end();
+        },
+      )
+      .finally(() => (this.#queued -= 1));
   }
 
   #stayAlive(): void {
     this.#timer = setInterval(() => {
-      // A message that is late by that much was lost.
+      // Nobody can be heard over a relay that is away.
+      if (this.#fails || this.#queued > 0) this.#heardAt = performance.now();
       if (performance.now() - this.#heardAt > SILENT) this.end();
-      else this.#post({ alive: true });
+      if (this.#queued > 0) return;
+      this.#post({ alive: true });
+      for (const [n, message] of this.unheard) if (n <= this.#late) this.#post({ n, message });
+      this.#late = this.#said;
     }, ALIVE).unref();
   }
 
   #ended(planned = false): void {
-    if (this.#isOver) return;
+    if (this.isOver) return;
     this.forget();
     clearInterval(this.#timer);
     this.#parts.ended(planned);

@@ -1,9 +1,10 @@
 /** Two proxies with a relay: a client's calls go to the process that has its server, whichever proxy they reach. */
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
-import { memoryRelay, stdioHost } from '../../src/index.ts';
+import { memoryRelay, type Relay, stdioHost } from '../../src/index.ts';
 import { natsRelay } from '../../src/relay/nats.ts';
 import { SHORT } from '../short.ts';
 import { accept, legacy, modern, post, textOf } from './clients.ts';
@@ -18,15 +19,15 @@ afterEach(async () => {
 });
 
 /** Two handlers over one store and one relay, and a balancer that sends each request to the other one. */
-async function pair() {
+async function pair(drain = 300, relay: Relay = memoryRelay()) {
   const [effects, pids] = [effectsFile(), effectsFile()];
-  const [file, relay] = [join(scratch(), 'calls.db'), memoryRelay()];
+  const file = join(scratch(), 'calls.db');
   const serve = async (): Promise<Served> =>
     serveHere(stdioHost({ command, args, env: { EFFECTS: effects.path, PIDS: pids.path } }), {
       store: await openStore(`sqlite://${file}`),
       relay,
       secrets: [SECRET],
-      limits: { drain: 300, lease: 1_000 },
+      limits: { drain, lease: 1_000 },
     });
   const [one, two] = [await serve(), await serve()];
   const balancer = await balance([one.url, two.url]);
@@ -131,6 +132,69 @@ describe('with a relay', () => {
     expect(JSON.stringify(then.message)).toMatch(told);
     expect(effects.lines()).toEqual(tool === 'greet' ? [tool, tool] : [tool]);
   });
+
+  it('a process that leaves runs the calls of others to their end, and takes no more', async () => {
+    const { one, two, effects } = await pair(10_000);
+    const pid = await post(one.url, { tool: 'pid', headers: ANN });
+    expect(textOf(await post(two.url, { tool: 'pid', headers: ANN }))).toBe(textOf(pid));
+    const slow = { tool: 'slow', headers: ANN };
+    // The second one waits for its turn, and may begin in another process.
+    const calls = [post(two.url, slow), post(two.url, slow)];
+    await expect.poll(effects.lines).toContain('slow begins');
+    await one.handler.close();
+    for (const call of calls) expect(textOf(await call)).toBe('rested');
+    expect(effects.lines()).toEqual(['slow begins', 'slow ends', 'slow begins', 'slow ends']);
+    expect(textOf(await post(two.url, { tool: 'pid', headers: ANN }))).not.toBe(textOf(pid));
+  });
+
+  it('a process that leaves lets go of others that have no call, and serves its own', async () => {
+    const { one, two } = await pair(10_000);
+    const at = async ({ url }: Served): Promise<string> =>
+      textOf(await post(url, { tool: 'pid', headers: ANN }));
+    const pid = await at(one);
+    expect(await at(two)).toBe(pid);
+    await one.handler.leave();
+    expect(await at(one)).toBe(pid);
+    const other = await at(two);
+    expect(other).not.toBe(pid);
+    await one.handler.close();
+    expect(await at(two)).toBe(other);
+  });
+
+  it.each(['fails', 'hears nobody', 'loses all', 'loses every other one', 'delays and doubles'] as const)(
+    'a call goes on in the process of another proxy while the relay %s',
+    async (fault) => {
+      const memory = memoryRelay();
+      let how: typeof fault | undefined;
+      let sent = 0;
+      const relay: Relay = {
+        ...memory,
+        async send(name, message) {
+          sent += 1;
+          if (how === 'fails') throw new Error('the connection is closed');
+          if (how === 'hears nobody') return false;
+          if (how === 'loses all' || (how === 'loses every other one' && sent % 2 === 0)) return true;
+          if (how !== 'delays and doubles') return memory.send(name, message);
+          for (const after of [Math.random() * 500, 600])
+            setTimeout(() => void memory.send(name, message), after);
+          return true;
+        },
+      };
+      const { one, two, effects, pids } = await pair(300, relay);
+      const work = { tool: 'slow', headers: ANN };
+      await post(one.url, { tool: 'pid', headers: ANN });
+      const call = post(two.url, work);
+      await expect.poll(effects.lines).toContain('slow begins');
+      how = fault;
+      await expect.poll(effects.lines).toContain('slow ends');
+      await sleep(1_500);
+      if (!fault.startsWith('loses every') && fault !== 'delays and doubles') how = undefined;
+      expect(textOf(await call)).toBe('rested');
+      expect(textOf(await post(two.url, work))).toBe('rested');
+      expect(effects.lines()).toEqual(['slow begins', 'slow ends', 'slow begins', 'slow ends']);
+      expect(pids.lines()).toHaveLength(1);
+    },
+  );
 
   it('servers of another command behind the same relay are not taken for this one', async () => {
     const relay = memoryRelay();
