@@ -72,7 +72,8 @@ export class Sharing {
   }
 
   /**
-   * Takes no more guests, and waits for the calls of those that it has; who has none is let go at once.
+   * Lets no other process in any more, and waits until the calls of others here are over. A process without a call here
+   * is let go at once.
    * @param wait how long, in milliseconds
    */
   async leave(wait: number): Promise<void> {
@@ -119,8 +120,8 @@ export class Sharing {
     this.#owned.set(key, owned);
     await this.#listen();
     owned.stop = await this.#hear(this.#nameOf(key), ({ hello, from }) => {
-      if (typeof hello !== 'string' || typeof from !== 'string') return;
-      if (this.#owned.has(key) && !this.#until) this.#admit(group(), owned.guests, hello, from);
+      if (typeof hello === 'string' && typeof from === 'string' && this.#owned.has(key) && !this.#until)
+        this.#admit(group(), owned.guests, hello, from);
     });
   }
 
@@ -132,7 +133,7 @@ export class Sharing {
       hear: (message) => {
         const answered = message.id as string | number;
         const isNew = message.method !== undefined && message.id !== undefined;
-        // Whoever sent it sends it to another server.
+        // The process that sent it opens another server for it.
         if (isNew && this.#until && !lease.isBusy) line.end(true);
         else if (message.method !== undefined) transport.onmessage?.(message as Message);
         else {
@@ -269,7 +270,7 @@ class Line {
 
   /**
    * @param asked whether somebody is there
-   * @returns whether the other end answered in time; else the line is none
+   * @returns whether the other end answered in time; else the line is forgotten
    */
   async welcomed(asked: Promise<boolean>): Promise<boolean> {
     const welcome = new Promise<void>((resolve) => (this.#onWelcome = resolve));
@@ -290,7 +291,10 @@ class Line {
       this.#stayAlive();
       this.#onWelcome?.();
     }
-    for (const said of this.unheard.keys()) if (!(said > Number(heard))) this.unheard.delete(said);
+    for (const said of this.unheard.keys()) {
+      if (said > Number(heard)) break;
+      this.unheard.delete(said);
+    }
     if (over === true) this.#ended(planned === true);
     if (typeof n !== 'number' || n <= this.#heard || !isRpcMessage(message)) return;
     this.#early.set(n, message);
@@ -338,7 +342,7 @@ class Line {
 
   #stayAlive(): void {
     this.#timer = setInterval(() => {
-      // Nobody can be heard over a relay that is away.
+      // The other end cannot be heard over a relay that is away: its silence does not count.
       if (this.#fails || this.#queued > 0) this.#heardAt = performance.now();
       if (performance.now() - this.#heardAt > SILENT) this.end();
       if (this.#queued > 0) return;

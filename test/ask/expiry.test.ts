@@ -27,17 +27,8 @@ function build(): McpServer {
   server.registerTool('hurry', {}, async () => {
     const requestedSchema = { type: 'object' as const, properties: {} };
     const asked = server.server.elicitInput({ message: 'Now?', requestedSchema }, { timeout: 800 });
-    return {
-      content: [
-        {
-          type: 'text',
-          text: await asked.then(
-            ({ action }) => action,
-            () => 'too late',
-          ),
-        },
-      ],
-    };
+    const text = await asked.then(({ action }) => action).catch(() => 'too late');
+    return { content: [{ type: 'text', text }] };
   });
   return server;
 }
