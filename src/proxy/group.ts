@@ -23,6 +23,8 @@ export interface GroupOptions extends PeerOptions {
   readonly queueWait: number;
   /** Called before each start. @throws AwaitError `no-room` */
   readonly makeRoom?: () => Promise<void>;
+  /** Whether it outlasts its leases. */
+  readonly isKept?: boolean;
   readonly onClose?: () => void;
 }
 
@@ -52,6 +54,8 @@ export class Group {
   readonly caller: string | undefined;
   readonly #options: GroupOptions;
   readonly #peers = new Set<Peer>();
+  /** Of this process and of others. */
+  readonly leases = new Set<Required<OutsideHandler>>();
   #starting: Promise<Peer> | undefined;
   #waiters: Waiter[] = [];
   /** Requests that set session state, keyed by the state they set. */
@@ -83,6 +87,15 @@ export class Group {
       this.#outside.isUsed === true ||
       [...this.#peers].some(({ busy }) => busy)
     );
+  }
+
+  /** Else than a caller's, it ends with the last of its leases; until then one of them hears what belongs to no call. */
+  leave(lease: Required<OutsideHandler>): void {
+    this.leases.delete(lease);
+    const [left] = this.leases;
+    if (this.#options.isKept) return;
+    if (left === undefined) void this.close();
+    else if (this.#outside === lease) this.sayOutside(left);
   }
 
   /** From here on, messages outside of calls go to `outside`. */
@@ -152,11 +165,12 @@ export class Group {
   }
 
   /** Ends its servers, and starts no other. */
-  close(): Promise<void> {
+  async close(): Promise<void> {
+    if (this.#closed) return;
     this.#closed = true;
     this.#options.onClose?.();
     for (const { refuse } of this.#waiters.splice(0)) refuse(this.#wasClosed());
-    return this.rest();
+    await this.rest();
   }
 
   /** Ends its servers; the next request starts another. */

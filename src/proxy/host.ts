@@ -1,6 +1,7 @@
 /**
  * A server that runs elsewhere, as a host of `createAwaitHandler`: decides which client uses which servers.
- * 1. A session has servers of its own, which end with its instance, or earlier where another client needs the room.
+ * 1. A session has servers of its own, which end with its last instance in any process, or earlier where another client
+ *    needs the room.
  * 2. Without sessions a known caller has servers, separate by the client's capabilities, name and version,
  *    kept while they are used. Unknown callers share theirs if the connection comes from this machine, unforwarded, or
  *    `shared` says so; otherwise each call has a server of its own.
@@ -221,27 +222,21 @@ class Pool {
     const known = this.#parts.tokenOf(context);
     if (known === 'missing') return withoutToken();
     const { token } = known;
-    const { key, isKept } = this.#keyOf(context, client, token);
-    const isOfOneCall = !isKept && context.sessionId === undefined;
+    const key = this.#keyOf(context, client, token);
     const owner = { caller: context.principal, token };
-    const group = this.#groups.get(key) ?? this.#newGroup(client, isOfOneCall ? undefined : key, owner);
+    const group = this.#groups.get(key) ?? this.#newGroup(client, key, owner);
     this.#groups.set(key, group);
-    const end = (): void => {
-      if (isKept) return;
-      this.#groups.delete(key);
-      void group.close();
-    };
     const isAnonymous = context.principal === undefined;
     this.#hasKnown ||= !isAnonymous;
     const isShared = this.#parts.options.shared && isAnonymous && context.sessionId === undefined;
-    const lease = this.#newLease(group, { isShared, onEnd: end, token });
+    const lease = this.#newLease(group, { isShared, token });
     if (context.sessionId !== undefined) group.sayOutside(lease);
     try {
       await group.peer();
     } catch (error) {
-      end();
+      lease.close();
       // A client may name itself anew each time.
-      if (isKept && group.size === 0 && !group.busy) this.#groups.delete(key);
+      if (group.size === 0 && !group.busy) void group.close();
       throw error;
     }
     return { server: lease, cleanup: () => lease.close() };
@@ -250,52 +245,44 @@ class Pool {
   async close(): Promise<void> {
     this.#closed = true;
     clearInterval(this.#timer);
-    const groups = [...this.#groups.values()];
-    this.#groups.clear();
-    await Promise.all(groups.map((group) => group.close()));
+    await Promise.all([...this.#groups.values()].map((group) => group.close()));
     await this.sharing?.close();
   }
 
-  #keyOf(
-    context: FactoryContext,
-    client: Client,
-    token: string | undefined,
-  ): { key: string; isKept: boolean } {
+  #keyOf(context: FactoryContext, client: Client, token: string | undefined): string {
     const { principal, sessionId, isLocal } = context;
     const of = token === undefined ? '' : ` ${sha256(token)}`;
-    if (sessionId !== undefined) return { key: `session ${sessionId}${of}`, isKept: false };
-    if (principal !== undefined) return { key: `caller ${digest([principal, client])}${of}`, isKept: true };
-    if (isLocal || this.#parts.options.shared) return { key: `anyone ${digest(client)}${of}`, isKept: true };
+    if (sessionId !== undefined) return `session ${sessionId}${of}`;
+    if (principal !== undefined) return `caller ${digest([principal, client])}${of}`;
+    if (isLocal || this.#parts.options.shared) return `anyone ${digest(client)}${of}`;
     this.#alone += 1;
-    return { key: `call ${this.#alone}`, isKept: false };
+    return `call ${this.#alone}`;
   }
 
   #newLease(group: Group, own: Partial<LeaseOptions>): PeerLease {
     const { replay, cancelGrace } = this.#parts.options;
-    return new PeerLease(group, {
+    const lease = new PeerLease(group, {
       logger: this.#logger,
       replay,
       cancelGrace,
-      isShared: false,
-      isGuest: false,
-      token: undefined,
-      onEnd: () => {},
       ...own,
     });
+    group.leases.add(lease);
+    return lease;
   }
 
-  /** @param key the client's, where other processes may use its servers */
   #newGroup(
     client: Client,
-    key?: string,
+    key = 'call 0',
     owner: Pick<LinkParts, 'caller' | 'token'> = { caller: undefined, token: undefined },
   ): Group {
     this.#timer ??= setInterval(() => this.#endIdle(), LOOK_EVERY).unref();
     const { name, options, upstream, openLink } = this.#parts;
     const account: OpenAccount = (breakOff) => this.#received.open({ principal: owner.caller }, breakOff);
-    const local = openLink({ logger: this.#logger, listens: key !== undefined, account, ...owner });
+    const isOfCall = key.startsWith('call ');
+    const local = openLink({ logger: this.#logger, listens: !isOfCall, account, ...owner });
     // Servers of 2026-07-28 keep nothing of a client: each process has its own.
-    const sharing = key === undefined || upstream.era === '2026-07-28' ? undefined : this.sharing;
+    const sharing = isOfCall || upstream.era === '2026-07-28' ? undefined : this.sharing;
     const group: Group = new Group(
       client,
       {
@@ -304,10 +291,14 @@ class Pool {
         logger: this.#logger,
         account,
         openLink: local,
-        find: async () => sharing?.find(key ?? '', () => group),
+        find: async () => sharing?.find(key, () => group),
         caller: owner.caller,
+        isKept: !isOfCall && !isOfSession(key),
         makeRoom: () => this.#makeRoom(group),
-        ...(key !== undefined && { onClose: () => sharing?.release(key) }),
+        onClose: () => {
+          this.#groups.delete(key);
+          sharing?.release(key);
+        },
       },
       { notification: (message) => this.#outside(message) },
     );
@@ -342,9 +333,7 @@ class Pool {
 
   /** Ends a client's servers. A session goes on, as after its server's end. */
   #end(key: string, group: Group): Promise<void> {
-    if (isOfSession(key)) return group.rest();
-    this.#groups.delete(key);
-    return group.close();
+    return isOfSession(key) ? group.rest() : group.close();
   }
 }
 

@@ -57,13 +57,11 @@ export interface LeaseOptions {
   /** How long a cancelled call may take to end, in milliseconds. */
   readonly cancelGrace: number;
   /** Whether other callers use the same servers. */
-  readonly isShared: boolean;
+  readonly isShared?: boolean;
   /** Whether the calls are another process's. */
-  readonly isGuest: boolean;
+  readonly isGuest?: boolean;
   /** The caller's token that its servers are sent: a request with another one is not theirs. */
-  readonly token: string | undefined;
-  /** The instance is over. */
-  readonly onEnd: () => void;
+  readonly token?: string | undefined;
 }
 
 export class PeerLease implements RequestOwner {
@@ -95,7 +93,7 @@ export class PeerLease implements RequestOwner {
       if (work.sent !== undefined && work.cancelled === undefined) endIn(work);
       else if (work.sent === undefined) work.turn?.done();
     }
-    this.#options.onEnd();
+    this.#group.leave(this);
   }
 
   /** Whether it has a call that is not over. */

@@ -164,6 +164,7 @@ export class Sharing {
         });
       },
       lose: (_id, _error, planned) => line.end(planned),
+      isUsed: () => false,
     };
     void lease.connect(transport).then(() => line.welcome());
   }

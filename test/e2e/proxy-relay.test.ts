@@ -1,15 +1,17 @@
 /** Two proxies with a relay: a client's calls go to the process that has its server, whichever proxy they reach. */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
+import type { Limits } from '../../src/call/limits.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { memoryRelay, type Relay, stdioHost } from '../../src/index.ts';
 import { natsRelay } from '../../src/relay/nats.ts';
 import { SHORT } from '../short.ts';
-import { accept, legacy, modern, post, textOf } from './clients.ts';
+import { accept, legacy, legacyOver, modern, post, textOf } from './clients.ts';
 import { balance, SECRET, type Served, scratch, serveHere } from './harness.ts';
-import { effectsFile, PYTHON, type RunningProxy, startProxy } from './proxied.ts';
+import { effectsFile, isAlive, PYTHON, type RunningProxy, startProxy } from './proxied.ts';
 import { NATS, NATS_URL, REDIS, redisDatabase } from './services.ts';
 
 const [command = '', ...args] = PYTHON;
@@ -19,7 +21,7 @@ afterEach(async () => {
 });
 
 /** Two handlers over one store and one relay, and a balancer that sends each request to the other one. */
-async function pair(drain = 300, relay: Relay = memoryRelay()) {
+async function pair(drain = 300, relay: Relay = memoryRelay(), limits: Partial<Limits> = {}) {
   const [effects, pids] = [effectsFile(), effectsFile()];
   const file = join(scratch(), 'calls.db');
   const serve = async (): Promise<Served> =>
@@ -27,7 +29,7 @@ async function pair(drain = 300, relay: Relay = memoryRelay()) {
       store: await openStore(`sqlite://${file}`),
       relay,
       secrets: [SECRET],
-      limits: { drain, lease: 1_000 },
+      limits: { drain, lease: 1_000, ...limits },
     });
   const [one, two] = [await serve(), await serve()];
   const balancer = await balance([one.url, two.url]);
@@ -131,6 +133,20 @@ describe('with a relay', () => {
     const then = await post(two.url, { tool, headers: ANN, state: first.state, responses });
     expect(JSON.stringify(then.message)).toMatch(told);
     expect(effects.lines()).toEqual(tool === 'greet' ? [tool, tool] : [tool]);
+  });
+
+  it('a session that is idle in the process of its server keeps it for a call at the other', async () => {
+    const { one, two, effects, pids } = await pair(300, memoryRelay(), { sessionIdle: 500 });
+    const transport = new StreamableHTTPClientTransport(new URL(two.url), {
+      fetch: (_url, init) => fetch(String(init?.body).includes('"initialize"') ? one.url : two.url, init),
+    });
+    const client = await legacyOver(transport);
+    expect(await client.tool('slow', { seconds: 4 })).toBe('rested');
+    expect(effects.lines()).toEqual(['slow begins', 'slow ends']);
+    await client.close();
+    // Nobody uses it any more.
+    await expect.poll(() => pids.lines().map(Number).filter(isAlive)).toEqual([]);
+    expect(pids.lines()).toHaveLength(1);
   });
 
   it('a process that leaves runs the calls of others to their end, and takes no more', async () => {
