@@ -236,7 +236,7 @@ class Pool {
     } catch (error) {
       lease.close();
       // A client may name itself anew each time.
-      if (group.size === 0 && !group.busy) void group.close();
+      if (group.leases.size === 0) void group.close();
       throw error;
     }
     return { server: lease, cleanup: () => lease.close() };
