@@ -15,9 +15,10 @@ afterEach(() => void vi.useRealTimers());
 /** A group whose servers answer `initialize`, if they do, and end with the next request. */
 function failing(starts: () => boolean) {
   const sent: Readonly<Record<string, unknown>>[] = [];
-  let opened = 0;
+  const links: LinkEvents[] = [];
+  let closed = 0;
   const openLink = (events: LinkEvents) => {
-    opened += 1;
+    links.push(events);
     return {
       send: (message: Readonly<Record<string, unknown>>): void => {
         const { id, method } = message;
@@ -27,7 +28,9 @@ function failing(starts: () => boolean) {
           else if (id !== undefined) events.message({ jsonrpc: '2.0', id, result: {} });
         });
       },
-      close: async () => {},
+      close: async () => {
+        closed += 1;
+      },
       kill: () => events.ended('it was killed'),
     };
   };
@@ -42,7 +45,14 @@ function failing(starts: () => boolean) {
     askTimeout: 0,
     account: (breakOff: () => void) => new Budget(1_000).open({}, breakOff),
   };
-  return { group: new Group(NOBODY, options, { notification: () => {} }), opened: () => opened, sent };
+  return {
+    group: new Group(NOBODY, options, { notification: () => {} }),
+    opened: () => links.length,
+    closed: () => closed,
+    say: (message: Readonly<Record<string, unknown>>) =>
+      links.at(-1)?.message({ jsonrpc: '2.0', ...message }),
+    sent,
+  };
 }
 
 it.each([
@@ -97,4 +107,28 @@ it('a server that is ended for one of its calls is started again at once where i
   await group.close();
   await vi.advanceTimersByTimeAsync(10_000);
   expect(opened()).toBe(3);
+});
+
+it('ends with the last of its leases; until then one that is left hears what belongs to no call', async () => {
+  const { group, closed, say } = failing(() => true);
+  const heard: string[] = [];
+  const [first, second, third] = ['first', 'second', 'third'].map((name) => ({
+    notification: () => void heard.push(name),
+    ask: () => new Promise<never>(() => {}),
+    isUsed: false,
+  }));
+  if (first === undefined || second === undefined || third === undefined) throw new Error('three are made');
+  for (const lease of [first, second, third]) group.leases.add(lease);
+  group.sayOutside(first);
+  await group.peer();
+  for (const lease of [third, first]) {
+    say({ method: 'notifications/tools/list_changed' });
+    group.leave(lease);
+  }
+  say({ method: 'notifications/tools/list_changed' });
+  expect([heard, closed()]).toEqual([['first', 'first', 'second'], 0]);
+  group.leave(second);
+  group.leave(second);
+  expect(closed()).toBe(1);
+  await expect(group.peer()).rejects.toThrow('was closed');
 });
