@@ -11,15 +11,14 @@ import {
   AwaitError,
   advice,
   CANCEL,
+  deferred,
   defined,
   isObject,
   isUnpassed,
   type JsonObject,
   objectOf,
-  systemClock,
   unpassed,
   WENT_ON,
-  within,
 } from '../base/values.ts';
 import { type CallContext, currentContext } from '../call/frame/context.ts';
 import type { Response } from '../call/journal/entries.ts';
@@ -35,8 +34,6 @@ import { NOT_TAKEN, type Replay, SENT, type SentCall } from './replay-rule.ts';
 const MAY_ASK: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read', 'tasks/result']);
 /** How often a request that cannot ask is sent to another server. */
 const ATTEMPTS = 3;
-/** How long the journal may take to say that a call is sent, in milliseconds. */
-const NOTED = 30_000;
 
 /** Where an instance of the engine, or another process, is reached. */
 export type LeaseTransport = Pick<HostTransport, 'onmessage' | 'start' | 'tell' | 'ask' | 'lose'> &
@@ -44,6 +41,8 @@ export type LeaseTransport = Pick<HostTransport, 'onmessage' | 'start' | 'tell' 
 
 interface PeerWork {
   readonly holder: Holder;
+  /** Waits no longer for the journal: a frame that is dropped never settles its steps. */
+  readonly stop: () => void;
   turn?: PeerTurn;
   /** Its id on the link, once it is sent. */
   sent?: number;
@@ -90,8 +89,8 @@ export class PeerLease implements RequestOwner {
     this.#over = true;
     for (const work of this.#work.values()) {
       this.#group.giveUp(work.holder);
+      work.stop();
       if (work.sent !== undefined && work.cancelled === undefined) endIn(work);
-      else if (work.sent === undefined) work.turn?.done();
     }
     this.#group.leave(this);
   }
@@ -179,12 +178,13 @@ export class PeerLease implements RequestOwner {
   ): Promise<void> {
     const context = currentContext();
     const holder: Holder = { owner: this, requestId: id, repeatable: false };
-    const work: PeerWork = { holder };
+    const { promise: stopped, resolve: stop } = deferred<void>();
+    const work: PeerWork = { holder, stop };
     this.#work.set(id, work);
     let isAgain = false;
     const untaken = async (): Promise<void> => {
       if (known === undefined || context?.once === undefined || this.#over || work.cancelled) return;
-      await noted(anew(context.once, NOT_TAKEN));
+      await Promise.race([stopped, anew(context.once, NOT_TAKEN)]);
     };
     try {
       const free = this.#group.concurrent;
@@ -194,7 +194,7 @@ export class PeerLease implements RequestOwner {
       const { peer } = turn;
       await peer.askStrays((ask) => this.ask(ask, id));
       const sending = async (repeatable: boolean): Promise<boolean> => {
-        known ??= await noted(this.#note(id, { repeatable }, context?.once));
+        known ??= (await Promise.race([stopped, this.#note(id, { repeatable }, context?.once)])) || undefined;
         // Else the call continues elsewhere.
         if (known === undefined || this.#over || work.cancelled) return false;
         holder.repeatable = known.repeatable;
@@ -209,9 +209,10 @@ export class PeerLease implements RequestOwner {
       this.#respond(id, response);
     } catch (error) {
       const { how } = error instanceof PeerGone ? error : {};
-      isAgain = how?.untaken === true && attempt < ATTEMPTS && !this.#over && !work.cancelled;
+      const isUntaken = how !== undefined && (how.untaken === true || work.sent === undefined);
+      isAgain = isUntaken && attempt < ATTEMPTS && !this.#over && !work.cancelled;
       if (isAgain) return;
-      if (how?.untaken) await untaken();
+      if (isUntaken) await untaken();
       if (how !== undefined && !this.#over)
         this.#transport?.lose(
           id,
@@ -254,9 +255,9 @@ export class PeerLease implements RequestOwner {
   #cancel(work: PeerWork, reason: unknown): void {
     if (work.cancelled) return;
     work.cancelled = true;
+    work.stop();
     const { turn, sent, holder } = work;
     if (turn === undefined) this.#group.giveUp(holder);
-    else if (sent === undefined) turn.done();
     if (turn === undefined || sent === undefined) return;
     const { peer } = turn;
     // Its tool still waits for an answer, and its `catch` would run after another process has done the call.
@@ -334,11 +335,4 @@ async function anew(
     });
     if (isNew || objectOf(found).repeatable === true) return found as SentCall;
   }
-}
-
-/** A frame that is dropped meanwhile never settles its step, and must not keep the turn. */
-async function noted(step: Promise<unknown>): Promise<SentCall | undefined> {
-  await within(systemClock, NOTED, step);
-  const sent = await Promise.race([step, undefined]);
-  return isObject(sent) ? { repeatable: sent.repeatable === true } : undefined;
 }

@@ -284,7 +284,12 @@ export class Peer {
   /** Whether a tool declares that it may be called twice: it only reads, or a second call changes nothing. */
   async mayRepeat(tool: string): Promise<boolean> {
     this.#tools ??= runOutsideContext(() => repeatableTools((params) => this.request('tools/list', params)));
-    return (await this.#tools).has(tool);
+    try {
+      return (await this.#tools).has(tool);
+    } catch (error) {
+      this.#tools = undefined;
+      throw error;
+    }
   }
 
   /** Ends it politely. */
