@@ -8,7 +8,7 @@
  * 4. A process in which nobody listens reads nothing. Equal messages that wait to be written are one.
  */
 import { type Clock, defined, isObject, type JsonObject, type Timer } from '../base/values.ts';
-import type { Relay } from '../call/ports.ts';
+import { type Relay, RelayListener } from '../call/ports.ts';
 import type { SeenRows, TaskIndex } from '../call/task/index.ts';
 
 /** Whose listeners hear it: a known caller's, those of the anonymous ones (undefined), or all (null). */
@@ -45,7 +45,7 @@ export class Announcements {
   #isReading = false;
   #isToReadAgain = false;
   #timer: Timer | undefined;
-  #stopListening: Promise<(() => Promise<void>) | undefined> | undefined;
+  #listening: RelayListener | undefined;
   #isClosed = false;
 
   constructor(parts: AnnouncementParts) {
@@ -71,18 +71,23 @@ export class Announcements {
 
   /** Somebody listens here. Resolves once nothing is missed from then on. @returns ends it */
   async listen(): Promise<() => void> {
-    const { log, relay, name } = this.#parts;
+    const { log, relay, name, failed } = this.#parts;
     if (log === undefined || this.#isClosed) return () => {};
     this.#listeners += 1;
     if (this.#listeners === 1) {
-      this.#stopListening = relay?.listen(name(), () => void this.#read()).catch(() => undefined);
+      this.#listening = new RelayListener(
+        relay,
+        name(),
+        () => void this.#read(),
+        (_message, { error }) => failed(error),
+      );
       this.#seen = log.ends();
       this.#seen.catch(() => {
         this.#seen = undefined;
       });
       this.#arm();
     }
-    await Promise.allSettled([this.#stopListening, this.#seen]);
+    await Promise.allSettled([this.#seen]);
     let isOver = false;
     return () => {
       if (isOver) return;
@@ -100,8 +105,7 @@ export class Announcements {
   #stop(): void {
     this.#timer?.cancel();
     this.#seen = undefined;
-    void this.#stopListening?.then((stop) => stop?.()).catch(() => {});
-    this.#stopListening = undefined;
+    void this.#listening?.close();
   }
 
   #tell(message: JsonObject, audience: Audience, toSessions: boolean): void {
@@ -126,10 +130,10 @@ export class Announcements {
   }
 
   #arm(): void {
-    const { clock, poll, relay } = this.#parts;
+    const { clock, poll } = this.#parts;
     this.#timer?.cancel();
     this.#timer = clock
-      .after(relay === undefined ? poll : WOKEN * poll, () => void this.#read().then(() => this.#arm()))
+      .after(this.#listening?.isOn ? WOKEN * poll : poll, () => void this.#read().then(() => this.#arm()))
       .unref();
     if (this.#listeners === 0 || this.#isClosed) this.#timer.cancel();
   }

@@ -18,6 +18,7 @@ import {
   sleep,
   systemClock,
 } from '../base/values.ts';
+import { ENDING } from '../call/run/relay.ts';
 import { noRoomForCalls } from '../call/run/room.ts';
 import { wireError } from '../call/run/wire-error.ts';
 import { inTime } from '../checkpoint/in-time.ts';
@@ -35,7 +36,6 @@ import { contextOf, type FactoryContext, type HostFactory, type Made, make } fro
 import { lowLevelOf } from '../host/protocol.ts';
 import { NOBODY } from '../host/spoken.ts';
 import { type Counters, newCounters } from '../observe/counters.ts';
-import { ENDING } from '../relay/ending.ts';
 import { type AwaitHandler, fetchOver, notifyBy } from './await-handler.ts';
 import type { AwaitOptions as Options } from './options.ts';
 import { createServices } from './services.ts';

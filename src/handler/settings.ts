@@ -17,7 +17,6 @@ import type { RateLimitOptions } from '../doors/http/rate-limit.ts';
 import type { Audit } from '../observe/audit.ts';
 import { consoleLogger, type Logger } from '../observe/logger.ts';
 import { guardedLogger } from '../observe/redact.ts';
-import { endingInTime } from '../relay/ending.ts';
 import { isKeyv, OPTIONS, wrongIn } from './option-table.ts';
 import type { AwaitOptions, TaskChoice, TaskRequest } from './options.ts';
 import { type KnownRevisions, revisionsOf } from './revision-options.ts';
@@ -87,7 +86,7 @@ export function settle(options: AwaitOptions, all: KnownRevisions): Settings {
     state,
     secrets: secretsOf(options),
     encrypt: options.encrypt ?? false,
-    relay: options.relay && endingInTime(options.relay),
+    relay: options.relay,
     ttl: options.ttl ?? 3_600_000,
     instance: options.instance,
     replay: options.replay,

@@ -283,13 +283,18 @@ export class Peer {
 
   /** Whether a tool declares that it may be called twice: it only reads, or a second call changes nothing. */
   async mayRepeat(tool: string): Promise<boolean> {
-    this.#tools ??= runOutsideContext(() => repeatableTools((params) => this.request('tools/list', params)));
-    try {
-      return (await this.#tools).has(tool);
-    } catch (error) {
-      this.#tools = undefined;
-      throw error;
-    }
+    const list = async (params: JsonObject): Promise<Response> => {
+      let response: Response | undefined;
+      try {
+        response = await this.request('tools/list', params);
+        return response;
+      } finally {
+        // Then the next call asks for it anew.
+        if (response === undefined || 'error' in response) this.#tools = undefined;
+      }
+    };
+    this.#tools ??= runOutsideContext(() => repeatableTools(list));
+    return (await this.#tools).has(tool);
   }
 
   /** Ends it politely. */

@@ -9,6 +9,7 @@
 import { digest } from '../base/digest.ts';
 import { CANCEL, hasCode, type JsonObject, sleep, systemClock, within } from '../base/values.ts';
 import type { Response } from '../call/journal/entries.ts';
+import { RelayListener } from '../call/ports.ts';
 import type { HandoffParts } from '../call/run/handoff.ts';
 import { type Message, responseOf } from '../host/transport.ts';
 import type { Group } from './group.ts';
@@ -32,7 +33,7 @@ export interface SharingOptions {
 interface Owned {
   /** The lines of other processes, and what they use of the group. */
   readonly guests: Map<Line, PeerLease>;
-  stop?: () => Promise<void>;
+  readonly listening: RelayListener;
 }
 
 export class Sharing {
@@ -44,7 +45,7 @@ export class Sharing {
   readonly #owned = new Map<string, Owned>();
   /** Until when calls of others are waited for, once this process leaves. */
   #until: number | undefined;
-  #listening: Promise<() => Promise<void>> | undefined;
+  #listening: RelayListener | undefined;
 
   constructor(options: SharingOptions) {
     this.#options = options;
@@ -53,21 +54,19 @@ export class Sharing {
   /** Finds a client's server in another process. Without one it is this process's to start, which others then find. */
   async find(key: string, group: () => Group): Promise<OpenLink | undefined> {
     if (this.#owned.has(key)) return undefined;
-    try {
-      const found = await this.#ask(key);
-      if (found === undefined) await this.#own(key, group);
-      return found;
-    } catch (error) {
+    const found = await this.#ask(key).catch((error: unknown) => {
       this.#options.logger.warn('the relay failed; this client has a server of its own here', { error });
       return undefined;
-    }
+    });
+    if (found === undefined) this.#own(key, group);
+    return found;
   }
 
   /** The client's group was closed. */
   release(key: string): void {
     const owned = this.#owned.get(key);
     this.#owned.delete(key);
-    void owned?.stop?.().catch(() => {});
+    void owned?.listening.close();
     for (const guest of owned?.guests.keys() ?? []) guest.end();
   }
 
@@ -90,12 +89,15 @@ export class Sharing {
   async close(): Promise<void> {
     for (const key of [...this.#owned.keys()]) this.release(key);
     for (const line of [...this.#lines.values()]) line.end();
-    const stop = await this.#listening?.catch(() => undefined);
-    await stop?.().catch(() => {});
+    await this.#listening?.close();
   }
 
   async #ask(key: string): Promise<OpenLink | undefined> {
-    await this.#listen();
+    this.#listening ??= this.#hear(this.#name, (message) =>
+      this.#lines.get(String(message.line))?.received(message),
+    );
+    await within(systemClock, WELCOME, this.#listening.asked);
+    if (!this.#listening.isOn) return undefined;
     const id = crypto.randomUUID();
     let events: LinkEvents | undefined;
     const ended = (planned = false): void =>
@@ -115,14 +117,13 @@ export class Sharing {
     };
   }
 
-  async #own(key: string, group: () => Group): Promise<void> {
-    const owned: Owned = { guests: new Map() };
-    this.#owned.set(key, owned);
-    await this.#listen();
-    owned.stop = await this.#hear(this.#nameOf(key), ({ hello, from }) => {
+  #own(key: string, group: () => Group): void {
+    const guests = new Map<Line, PeerLease>();
+    const listening = this.#hear(this.#nameOf(key), ({ hello, from }) => {
       if (typeof hello === 'string' && typeof from === 'string' && this.#owned.has(key) && !this.#until)
-        this.#admit(group(), owned.guests, hello, from);
+        this.#admit(group(), guests, hello, from);
     });
+    this.#owned.set(key, { guests, listening });
   }
 
   /** Another process uses this group's server. */
@@ -183,17 +184,15 @@ export class Sharing {
     return line;
   }
 
-  #listen(): Promise<() => Promise<void>> {
-    this.#listening ??= this.#hear(this.#name, (message) =>
-      this.#lines.get(String(message.line))?.received(message),
-    );
-    return this.#listening;
-  }
-
   /** Passes on the messages to a name, and drops those that cannot be opened. */
-  #hear(name: string, take: (message: JsonObject) => void): Promise<() => Promise<void>> {
+  #hear(name: string, take: (message: JsonObject) => void): RelayListener {
     const { relay, open } = this.#options.parts;
-    return relay.listen(name, (text) => void open(text, name).then(take, () => {}));
+    return new RelayListener(
+      relay,
+      name,
+      (text) => void open(text, name).then(take, () => {}),
+      (message, detail) => this.#options.logger.warn(message, detail),
+    );
   }
 
   #send(name: string, message: JsonObject): Promise<boolean> {

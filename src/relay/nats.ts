@@ -81,8 +81,7 @@ export function natsRelay(nats: string | NatsLike): Relay {
         subscription.unsubscribe();
         // Waits until the server has the subscription: before that, senders get no acknowledgement. If the server
         // cannot be reached, it gets the subscription later.
-        const flushed = open().then((client) => client.flush());
-        const known = flushed.catch(() => {});
+        const known = open().then((client) => client.flush());
         await within(systemClock, RECEIPT, known);
       };
     },

@@ -108,7 +108,7 @@ export class EventStreams {
       parts.relay,
       relayName(this.#self),
       (name) => this.#locals.get(name)?.tail?.look(),
-      (error) => warn('the relay does not listen: streams of other processes are polled', { error }),
+      warn,
     );
     this.#sweeping = every(clock, Math.min(SWEEP_EVERY, limits.streamLife), () =>
       this.#locals.sweep(clock.now(), limits.streamLife),

@@ -210,6 +210,35 @@ describe('with a relay', () => {
     },
   );
 
+  it('shares servers again after a relay that was away as its first client came', async () => {
+    const memory = memoryRelay();
+    const heard: string[] = [];
+    let isAway = true;
+    const away = async (): Promise<never> => {
+      throw new Error('the connection is closed');
+    };
+    const relay: Relay = {
+      ...memory,
+      async listen(name, hear) {
+        if (isAway) return away();
+        heard.push(name);
+        return memory.listen(name, hear);
+      },
+      send: (name, message) => (isAway ? away() : memory.send(name, message)),
+    };
+    const { one, two, pids } = await pair(300, relay);
+    const pid = async ({ url }: Served, name: string): Promise<string> =>
+      textOf(await post(url, { tool: 'pid', headers: { authorization: `Bearer ${name}` } }));
+    const ann = await pid(one, 'ann');
+    isAway = false;
+    // The client that came meanwhile, too.
+    await expect.poll(() => heard).toContainEqual(expect.stringMatching(/^server\./));
+    expect(await pid(two, 'ann')).toBe(ann);
+    const bob = await pid(two, 'bob');
+    expect(await pid(one, 'bob')).toBe(bob);
+    expect(pids.lines()).toEqual([ann, bob]);
+  });
+
   it('servers of another command behind the same relay are not taken for this one', async () => {
     const relay = memoryRelay();
     const options = { store: new Keyv(), relay, secrets: [SECRET] };

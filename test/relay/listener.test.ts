@@ -1,6 +1,7 @@
 /** A process asks a relay for the messages to its name. The relay agrees, fails or never answers, or there is no relay. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { type Relay, RelayListener } from '../../src/call/ports.ts';
+import { ENDING } from '../../src/call/run/relay.ts';
 
 const relay = (listen: Relay['listen']): Relay => ({
   listen,
@@ -34,18 +35,59 @@ describe('a process that listens on a relay', () => {
     expect(stopped).toBeLessThan(2);
   });
 
-  it('is not reached where that fails, and says why', async () => {
-    const failed: unknown[] = [];
-    const down = relay(() => Promise.reject(new Error('down')));
-    const listener = new RelayListener(
-      down,
-      'a',
-      () => {},
-      (error) => failed.push(String(error)),
-    );
-    await turn();
-    expect([listener.isOn, failed]).toEqual([false, ['Error: down']]);
-    await listener.close();
+  it('is not reached while that fails, says why once, and asks again until it closes', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout'] });
+    try {
+      const failed: unknown[] = [];
+      const asked: string[] = [];
+      let isDown = true;
+      const down = relay(async (name) => {
+        asked.push(name);
+        if (isDown) throw new Error('down');
+        return async () => {};
+      });
+      const listen = (name: string): RelayListener =>
+        new RelayListener(
+          down,
+          name,
+          () => {},
+          (_message, { error }) => failed.push(String(error)),
+        );
+      const [first, closed] = [listen('a'), listen('b')];
+      await Promise.all([first.asked, closed.asked]);
+      await vi.advanceTimersByTimeAsync(60_000);
+      expect([first.isOn, failed]).toEqual([false, ['Error: down', 'Error: down']]);
+      expect(asked.length).toBeGreaterThan(2);
+      await closed.close();
+      isDown = false;
+      await vi.advanceTimersByTimeAsync(60_000);
+      expect([first.isOn, closed.isOn, asked.at(-1)]).toEqual([true, false, 'a']);
+      await first.close();
+      expect(first.isOn).toBe(false);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it.each([
+    ['never ends', () => new Promise<void>(() => {})],
+    ['fails as it ends', () => Promise.reject(new Error('gone'))],
+  ])('closes in time where the relay %s', async (_what, stop) => {
+    vi.useFakeTimers({ toFake: ['setTimeout'] });
+    try {
+      const listener = new RelayListener(
+        relay(async () => stop),
+        'a',
+        () => {},
+        () => expect.unreachable(),
+      );
+      await listener.asked;
+      const closed = listener.close();
+      await vi.advanceTimersByTimeAsync(ENDING);
+      await closed;
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it.each([

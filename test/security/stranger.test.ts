@@ -2,11 +2,12 @@
  * A stranger: an attacker without credentials who reaches the endpoint and sends anything, in any amount. Must not end
  * the process, or take from callers that have a name. Asserted by counts, never by time.
  */
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { tuned } from '../../src/call/limits.ts';
 import type { AwaitOptions } from '../../src/index.ts';
-import { accept, messagesIn, post, textOf } from '../e2e/clients.ts';
+import { accept, legacyOver, messagesIn, post, textOf } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { SHORT } from '../short.ts';
@@ -241,6 +242,22 @@ describe('sessions of strangers', () => {
     expect((await begin(url, '2025-11-25', as('bob'))).status).toBe(200);
     // One that is idle makes room for its own caller.
     expect((await begin(url, '2025-11-25', as('cid'))).status).toBe(200);
+  });
+
+  it('of SDK clients that closed make room, those that closed first', async () => {
+    const url = await serve({ ...tuned({ sessions: 6, callerSessions: 3, anonymousSessions: 3 }) });
+    const requestInit = { headers: as('ann') };
+    const open = () => legacyOver(new StreamableHTTPClientTransport(new URL(url), { requestInit }));
+    const first = await open();
+    for (let nth = 0; nth < 8; nth += 1) {
+      const client = await open();
+      expect(await client.tool('one')).toBe('Hello its name');
+      // It sends no `DELETE`.
+      await client.close();
+    }
+    // Its standing stream is open.
+    expect(await first.tool('one')).toBe('Hello its name');
+    await first.close();
   });
 
   it('take no place of a known caller’s, however many are begun', async () => {

@@ -118,10 +118,7 @@ export class Handoff {
       (text) => {
         this.#heard = this.#heard.then(() => this.#hear(text));
       },
-      (error) =>
-        options.log('warn', 'the relay does not listen: calls go on here by replay alone', {
-          error,
-        }),
+      (message, detail) => options.log('warn', message, detail),
     );
   }
 

@@ -1,3 +1,5 @@
+import { systemClock, within } from '../../base/values.ts';
+
 /** How processes reach one another: messages by name. Most names are one process's; one is all processes'. */
 export interface Relay {
   /**
@@ -13,34 +15,47 @@ export interface Relay {
   close(): Promise<void>;
 }
 
-/** A relay that a process listens on under one name, as long as both work. */
+/** How long a relay or a store may take to let go, in milliseconds: what it is about to say may be lost in any case. */
+export const ENDING = 2_000;
+/** When a relay that does not listen is asked again, in milliseconds. */
+const AGAIN = 2_000;
+
+/** A relay that a process listens on under one name, as soon as it can and for as long as both work. */
 export class RelayListener {
   /** Whether others can reach it here. */
   isOn = false;
-  readonly #stop: Promise<(() => Promise<void>) | undefined>;
+  /** Resolves once the relay was asked for the first time. */
+  readonly asked: Promise<void>;
+  #stop: (() => Promise<void>) | undefined;
+  #hasFailed = false;
+  #isClosed = false;
 
-  /** @param failed called where the relay does not listen */
+  /** @param warn called once, where the relay does not listen at first */
   constructor(
     relay: Relay | undefined,
     name: string,
     hear: (message: string) => void,
-    failed: (error: unknown) => void,
+    warn: (message: string, detail: { readonly error: unknown }) => void,
   ) {
-    const listen = async () => {
-      const stop = await relay?.listen(name, hear);
-      this.isOn = relay !== undefined;
-      return stop;
+    const listen = async (): Promise<void> => {
+      if (this.#isClosed) return;
+      try {
+        this.#stop = await relay?.listen(name, hear);
+        this.isOn = relay !== undefined;
+        if (this.#isClosed) await this.close();
+      } catch (error) {
+        if (!this.#hasFailed) warn('the relay does not listen yet; it is asked again', { error });
+        this.#hasFailed = true;
+        systemClock.after(AGAIN, listen).unref();
+      }
     };
-    this.#stop = listen().catch((error: unknown) => {
-      failed(error);
-      return undefined;
-    });
+    this.asked = listen();
   }
 
   async close(): Promise<void> {
-    // A relay that is down may never resolve it.
-    const stop = this.isOn ? await this.#stop : undefined;
+    this.#isClosed = true;
+    const stop = this.isOn && this.#stop;
     this.isOn = false;
-    await stop?.();
+    if (stop) await within(systemClock, ENDING, stop());
   }
 }
