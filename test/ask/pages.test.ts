@@ -106,6 +106,13 @@ describe('texts of strangers', () => {
     }
   });
 
+  it('name a choice that is an empty text', () => {
+    const properties = { one: { enum: ['', 's'] }, two: { oneOf: [{ const: '' }] }, many: { enum: ['s'] } };
+    const page = askPage(view({ asks: [{ key: 'k', message: 'which?', schema: { properties } }] }));
+    expect(page).not.toContain('<bdi></bdi>');
+    expect(page.match(/<bdi>(&quot;|&#34;|"){2}<\/bdi>/g)).toHaveLength(2);
+  });
+
   it('show the arguments as the tool got them', () => {
     const args = { path: '/home/\u202egnp.exe', to: ['a\u200bb@example.com'], count: 3, html: '<b>' };
     const page = askPage(view({ args }));

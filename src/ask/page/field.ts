@@ -96,17 +96,18 @@ export function fieldOf(name: string, schema: JsonObject, isRequired: boolean): 
   }
 }
 
+function choice(value: unknown, title: unknown): Choice {
+  return { value, title: textIn(title) ?? (textOf(value) || '""') };
+}
+
 /** `enum`, with 2025-06-18's `enumNames`; or the titled choices of `oneOf`, in a list of `anyOf`. */
 function choicesOf({ enum: values, enumNames, oneOf, anyOf }: JsonObject): readonly Choice[] | undefined {
   if (Array.isArray(values)) {
-    const names: readonly unknown[] = Array.isArray(enumNames) ? enumNames : [];
-    return values.map((value: unknown, index) => ({ value, title: textIn(names[index]) ?? textOf(value) }));
+    return values.map((value: unknown, index) => choice(value, Array.isArray(enumNames) && enumNames[index]));
   }
   const titled: readonly unknown[] = [oneOf, anyOf].find(Array.isArray) ?? [];
   const choices = titled.flatMap((one) =>
-    isObject(one) && one.const !== undefined
-      ? [{ value: one.const, title: textIn(one.title) ?? textOf(one.const) }]
-      : [],
+    isObject(one) && one.const !== undefined ? [choice(one.const, one.title)] : [],
   );
   return choices.length > 0 ? choices : undefined;
 }
