@@ -219,6 +219,8 @@ export class SignedCaller {
         issuer,
         audience: this.#parts[whose],
         algorithms: ALGORITHMS,
+        // The login's clock may be ahead.
+        clockTolerance: 5,
         // A token without an end is good for as long as its key.
         requiredClaims: ['sub', 'exp'],
       });

@@ -46,7 +46,7 @@ describe('an ask that has not gone out', () => {
     clock.second();
     clock.second();
     expect(lines).toMatchObject([{ message: LINE, method: 'elicitation/create' }]);
-    expect(lines[0]?.reason).toContain('a step is running');
+    expect(lines[0]?.reason).toContain('a step runs');
   });
 
   it('since it was made behind the gate, is a line that says so', async () => {

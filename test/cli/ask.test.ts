@@ -107,6 +107,16 @@ describe('a JWT', () => {
     expect(await loginOf().authorize(request({}))).toBeUndefined();
   });
 
+  it('may be of a login whose clock is ahead by a few seconds, not by a minute', async () => {
+    const from = (seconds: number): Promise<string> =>
+      new SignJWT({ ...claims, nbf: Math.floor(Date.now() / 1_000) + seconds })
+        .setProtectedHeader({ alg: 'ES256', kid: 'one' })
+        .sign(privateKey);
+    const login = loginOf('X-Jwt');
+    expect(await login.authorize(request({ 'x-jwt': await from(3) }))).toBe('ann');
+    expect(await login.authorize(request({ 'x-jwt': await from(60) }))).toBeUndefined();
+  });
+
   it.each(Object.keys(forged))('%s is refused', async (name) => {
     const token = (await forged[name]?.()) ?? '';
     expect(await loginOf('X-Jwt').authorize(request({ 'x-jwt': token }))).toBeUndefined();

@@ -149,7 +149,7 @@ const SOON = 1_000;
 
 const REASONS = {
   gate: 'its turn has ended; it goes out with the next one',
-  step: 'a step is running; it goes out in five seconds',
+  step: 'a step runs; it goes out in five seconds',
   replay: 'the tool is still led through its journal',
   outside: 'it was made outside of the flow of any call; it goes out with the next ask of this one',
 } as const;
