@@ -30,7 +30,7 @@ const TOLD = {
   closed: ['This server is shutting down', AGAIN],
   'no-room': ['This server is busy', AGAIN],
   'host-gone': ['The server behind this one ended or cannot be started', 'try again later'],
-  expired: ['This call has expired: it was not answered within the time for which this server keeps calls'],
+  expired: ['This call has expired: it did not end within the time for which this server keeps calls'],
   store: ['This call could not be saved or read back', AGAIN],
   busy: ['This call is being continued elsewhere', AGAIN],
   divergence: ['This call cannot be continued, because its tool has changed', 'call the tool again'],
