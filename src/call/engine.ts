@@ -370,9 +370,9 @@ export class Engine {
   }
 
   /** Something was appended to a call's log for its owner, which may be another process. */
-  async wake(callId: string, by: string | undefined): Promise<void> {
+  wake(callId: string, by: string | undefined): void {
     this.#rooms.answers.wake(callId);
-    if (by !== undefined && by !== this.name) await this.#handoff?.wake(by, callId);
+    if (by !== undefined && by !== this.name) this.#handoff?.wake(by, callId);
   }
 
   /**

@@ -87,7 +87,7 @@ export class Announcements {
       });
       this.#arm();
     }
-    await Promise.allSettled([this.#seen]);
+    await Promise.allSettled([this.#listening?.asked, this.#seen]);
     let isOver = false;
     return () => {
       if (isOver) return;
@@ -120,7 +120,8 @@ export class Announcements {
           this.#waiting.delete(text);
           await log?.add(text, undefined);
         }
-        await relay?.send(name(), 'read');
+        // One that does not answer holds nobody up.
+        relay?.send(name(), 'read').catch(failed);
       }
     } catch (error) {
       failed(error);

@@ -139,7 +139,7 @@ export function createServices(
   const ring = new KeyRing(typeof secrets === 'function' ? undefined : secrets);
   const source =
     typeof secrets === 'function'
-      ? new SecretSource(secrets, ring, (message, detail) => given.logger.warn(message, detail))
+      ? new SecretSource(secrets, ring, (...said) => given.logger.warn(...said))
       : undefined;
   const unknown = source && (() => source.unknown());
   const hasSecrets = (): boolean | Promise<boolean> => source?.ready() ?? true;
@@ -264,7 +264,7 @@ export function createServices(
   const isPaged = settings.ask !== undefined && peers?.outlives() !== false;
   if (settings.ask !== undefined && !isPaged)
     logger.warn(
-      'no question of this server is on the page of --ask-page: its calls may not be run again, and may outlive its process; with --replay allow they may',
+      'no question of this server is on the page of --ask-page: its calls may outlive its process, and run again with --replay allow alone',
     );
   const asking =
     store &&
@@ -369,7 +369,7 @@ export function createServices(
   const replies = new CallConnections({
     clock,
     read: (callId, position, owner) => logs.read(callId, position, owner),
-    wake: (callId, by) => void engine.wake(callId, by),
+    wake: (callId, by) => engine.wake(callId, by),
   });
   const instances = createInstances(factory, settings, {
     believed: (client, caller, authInfo) => asking?.believed(client, caller, authInfo) ?? client,

@@ -45,6 +45,8 @@ class EraLink implements PeerLink {
   readonly #ways: readonly EraWay[];
   readonly #found: (era: Era) => void;
   #link: PeerLink;
+  /** Whether the ways before were refused for good. */
+  #isSure = true;
   /** The `initialize` that is out, while another way is left. */
   #first: JsonObject | undefined;
 
@@ -85,13 +87,14 @@ class EraLink implements PeerLink {
         }
         if (message.error !== undefined && this.#ways[at + 1] !== undefined) {
           isLeft = true;
+          this.#isSure = message.unpassed !== true;
           void link.close();
           this.#link = this.#open(at + 1);
           this.#link.send(first);
           return;
         }
         this.#first = undefined;
-        if (message.error === undefined) this.#found(era);
+        if (message.error === undefined && this.#isSure) this.#found(era);
         this.#events.message(message, about);
       },
       ended: (reason, how) => isLeft || this.#events.ended(reason, how),

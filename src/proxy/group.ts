@@ -131,7 +131,7 @@ export class Group {
     this.used = performance.now();
     const { queue, queueWait, name } = this.#options;
     if (this.#waiters.length >= queue) {
-      const message = `${queue} calls wait for ${name} already, which runs one call that may ask at a time; try again later`;
+      const message = `${queue} calls wait for ${name} already; try again later`;
       return Promise.reject(new AwaitError('limit', message));
     }
     let timer: NodeJS.Timeout | undefined;

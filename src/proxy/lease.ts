@@ -41,7 +41,7 @@ export type LeaseTransport = Pick<HostTransport, 'onmessage' | 'start' | 'tell' 
 
 interface PeerWork {
   readonly holder: Holder;
-  /** Waits no longer for the journal: a frame that is dropped never settles its steps. */
+  /** Waits no longer: a frame that is dropped settles no steps, and its client's server gets no answers. */
   readonly stop: () => void;
   turn?: PeerTurn;
   /** Its id on the link, once it is sent. */
@@ -178,7 +178,16 @@ export class PeerLease implements RequestOwner {
   ): Promise<void> {
     const context = currentContext();
     const holder: Holder = { owner: this, requestId: id, repeatable: false };
-    const { promise: stopped, resolve: stop } = deferred<void>();
+    const { promise: stopped, resolve } = deferred<void>();
+    const over = (): void => {
+      if (this.#work.get(id) === work) this.#work.delete(id);
+      work.turn?.done();
+    };
+    const stop = (): void => {
+      resolve();
+      // Nothing else that it waits for may ever come.
+      if (work.sent === undefined) over();
+    };
     const work: PeerWork = { holder, stop };
     this.#work.set(id, work);
     let isAgain = false;
@@ -224,8 +233,7 @@ export class PeerLease implements RequestOwner {
         );
       else if (!work.cancelled) this.#respond(id, this.#failed(error));
     } finally {
-      if (this.#work.get(id) === work) this.#work.delete(id);
-      work.turn?.done();
+      over();
       if (isAgain) void this.#call(id, method, params, known, attempt + 1);
     }
   }

@@ -314,20 +314,25 @@ export class ModernPeerLink implements PeerLink {
     const status = thrown instanceof EndpointError ? thrown.code : 500;
     // A later round without the right credentials, or sent elsewhere, was not taken either, and may be later.
     const isDenied = isLater && (status === 401 || status === 403 || (status >= 300 && status < 400));
-    const isUnpassed = (isUntaken(thrown) || isDenied) && method !== 'initialize';
-    const refuse = (refused: object, unpassed?: true): void =>
-      this.#hear({ jsonrpc: '2.0', id, error: refused, ...defined({ unpassed }) } as Rpc);
+    const isUnpassed = isUntaken(thrown) || isDenied;
+    const refusal = { code: -32603, message: `Internal error: the server refused the request (${status})` };
+    const refuse = (refused: object, unpassed = false): void =>
+      this.#hear({ jsonrpc: '2.0', id, error: refused, ...(unpassed && { unpassed }) } as Rpc);
+    if (method === 'initialize') {
+      const isAway = isUnpassed || status === 502 || status === 504;
+      if (isAway || !(thrown instanceof EndpointError)) this.kill(reason);
+      // At 500 it may be of this revision all the same.
+      else refuse(own ?? refusal, status >= 500);
+    }
     // What the server says of a later round is no outcome of a call that it may still go on with.
-    if (own !== undefined && !(isUnpassed && isLater)) refuse(own);
+    else if (own !== undefined && !(isUnpassed && isLater)) refuse(own);
     else if (isUnpassed) {
       // A client that called again would run the earlier rounds a second time.
       const what = isLater ? 'the answers' : 'the request; call again';
       const why = isDenied ? `replied ${status}` : 'cannot be reached';
       const message = `The server ${why}, and has not got ${what}`;
       refuse({ code: -32000, message, data: advice('host-gone') }, true);
-    } else if ((status < 500 && !isLater) || (thrown instanceof EndpointError && method === 'initialize'))
-      refuse({ code: -32603, message: `Internal error: the server refused the request (${status})` });
-    else if (method === 'initialize') this.kill(reason);
+    } else if (status < 500 && !isLater) refuse(refusal);
     // Whatever else was the reply to a later round, the server may have got that.
     else this.#events.lost?.(id, reason);
   }

@@ -54,10 +54,7 @@ export class Sharing {
   /** Finds a client's server in another process. Without one it is this process's to start, which others then find. */
   async find(key: string, group: () => Group): Promise<OpenLink | undefined> {
     if (this.#owned.has(key)) return undefined;
-    const found = await this.#ask(key).catch((error: unknown) => {
-      this.#options.logger.warn('the relay failed; this client has a server of its own here', { error });
-      return undefined;
-    });
+    const found = await this.#ask(key);
     if (found === undefined) this.#own(key, group);
     return found;
   }
@@ -96,7 +93,7 @@ export class Sharing {
     this.#listening ??= this.#hear(this.#name, (message) =>
       this.#lines.get(String(message.line))?.received(message),
     );
-    await within(systemClock, WELCOME, this.#listening.asked);
+    await this.#listening.asked;
     if (!this.#listening.isOn) return undefined;
     const id = crypto.randomUUID();
     let events: LinkEvents | undefined;
@@ -174,10 +171,7 @@ export class Sharing {
     const line = new Line(to, {
       ...events,
       send: (name, message) => this.#send(name, { line: id, from: this.#name, ...message }),
-      failed: (error) =>
-        this.#options.logger.warn('the relay failed to send; calls of another process wait for it', {
-          error,
-        }),
+      failed: (error) => this.#options.logger.warn('the relay failed to send', { error }),
       forget: () => this.#lines.delete(id),
     });
     this.#lines.set(id, line);
@@ -191,7 +185,7 @@ export class Sharing {
       relay,
       name,
       (text) => void open(text, name).then(take, () => {}),
-      (message, detail) => this.#options.logger.warn(message, detail),
+      (...said) => this.#options.logger.warn(...said),
     );
   }
 
@@ -274,11 +268,12 @@ class Line {
    */
   async welcomed(asked: Promise<boolean>): Promise<boolean> {
     const welcome = new Promise<void>((resolve) => (this.#onWelcome = resolve));
-    try {
-      if (await asked) await within(systemClock, WELCOME, welcome);
-    } finally {
-      if (this.#to === undefined) this.forget();
-    }
+    await within(
+      systemClock,
+      WELCOME,
+      asked.then((isThere) => (isThere ? welcome : undefined)),
+    );
+    if (this.#to === undefined) this.forget();
     return !this.isOver;
   }
 

@@ -4,7 +4,7 @@ import { SubscribeRequestSchema, UnsubscribeRequestSchema } from '@modelcontextp
 import { afterEach, describe, expect, it } from 'vitest';
 import { tuned } from '../../src/call/limits.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
-import { type AwaitOptions, memoryRelay } from '../../src/index.ts';
+import { type AwaitOptions, memoryRelay, type Relay } from '../../src/index.ts';
 import { openRelay } from '../../src/relay/open-relay.ts';
 import { some } from '../short.ts';
 import { begin, type Session } from './anywhere.ts';
@@ -119,6 +119,17 @@ describe.each(RELAYS)('with a relay over $name', ({ down, open: openOne, isOne }
     await Promise.all(open.splice(0).map((one) => one.close()));
     for (const relay of relays) await relay.close();
   });
+});
+
+it('hear it beside a relay that does not answer', async () => {
+  const place = STORES[0]?.url() ?? '';
+  const silent: Relay = { ...memoryRelay(), send: () => new Promise(() => {}) };
+  const mute: Relay = { ...silent, listen: () => new Promise(() => {}) };
+  for (const relay of [silent, mute]) {
+    const [first, ...others] = await processes(2, async () => ({ store: await openStore(place), relay }));
+    if (first !== undefined) await spread(first, [first, ...others]);
+    await Promise.all(open.splice(0).map((one) => one.close()));
+  }
 });
 
 it('hear it in one process without a store', async () => {

@@ -177,6 +177,13 @@ describe('with a relay', () => {
     expect(await at(two)).toBe(other);
   });
 
+  it('a relay that does not answer holds no call up', async () => {
+    const silent: Relay = { ...memoryRelay(), send: () => new Promise(() => {}) };
+    const { one, two, pids } = await pair(300, silent);
+    for (const { url } of [one, two]) await post(url, { tool: 'pid', headers: ANN });
+    expect(pids.lines()).toHaveLength(2);
+  });
+
   it.each(['fails', 'hears nobody', 'loses all', 'loses half of all', 'delays and doubles'] as const)(
     'a call goes on in the process of another proxy while the relay %s',
     async (fault) => {

@@ -74,6 +74,7 @@ function nodeListener(
 async function upstream(
   legacySide: 'reject' | 'stateless' = 'reject',
   act: (effect: string) => void = () => {},
+  refused: (method: unknown) => number | undefined = () => undefined,
 ): Promise<UpstreamServer> {
   const handler = createMcpHandler(() => modernServer(act), { legacy: legacySide });
   const methods: string[] = [];
@@ -86,7 +87,9 @@ async function upstream(
         open -= 1;
       });
     }
-    void listener(req, res);
+    const status = refused(req.headers['mcp-method']);
+    if (status !== undefined) res.writeHead(status).end();
+    else void listener(req, res);
   });
   const url = `${await listen(server)}/mcp`;
   closing.push(async () => {
@@ -520,6 +523,28 @@ describe.skipIf(REDIS.down)('two proxies before a server of 2026-07-28', () => {
     expect(effects).toEqual(['charge', 'ship']);
   });
 });
+
+it.each([429, 500, 502, 503, 504])(
+  'a server of both eras that once replied %i is not taken for one of 2025',
+  async (status) => {
+    let left = 1;
+    const { url, methods } = await upstream(
+      'stateless',
+      () => {},
+      (method) => (method === 'server/discover' && left-- > 0 ? status : undefined),
+    );
+    const served = await serveHere(remoteHost({ url }));
+    closing.unshift(() => served.close());
+    await legacy(served.url).then(
+      (client) => client.close(),
+      () => {},
+    );
+    const client = await legacy(served.url);
+    expect(await client.tool('order')).toBe('shipped to its name, charged');
+    await client.close();
+    expect(methods).toContain('server/discover');
+  },
+);
 
 it('speaks the revision that it is told to', async () => {
   const { url, methods } = await upstream('stateless');

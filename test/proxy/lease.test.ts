@@ -1,5 +1,5 @@
 /** What a server elsewhere notifies of reaches its client's connection at once: nothing of it waits for a turn. */
-import { expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { Budget } from '../../src/base/budget.ts';
 import { AwaitError, CANCEL, deferred, isUnpassed, nextTurn } from '../../src/base/values.ts';
 import { type CallContext, runInContext } from '../../src/call/frame/context.ts';
@@ -47,13 +47,16 @@ it('an error of a call that was not passed on is marked for another process, and
   expect(isUnpassed(JSON.parse(JSON.stringify(told[0])))).toBe(false);
 });
 
-/** A lease whose server answers, in a call whose journal writes that it is sent when it is told to. */
-async function journaled() {
+/**
+ * A lease whose server answers, in a call whose journal writes that it is sent when it is told to.
+ * @param strays what the server asked before it had a client
+ */
+async function journaled(strays: Promise<void> = Promise.resolve()) {
   const told: object[] = [];
   const [written, passed] = [deferred(), deferred()];
   const sent: unknown[] = [];
   const peer = {
-    askStrays: async () => {},
+    askStrays: () => strays,
     request: async (...request: unknown[]) => {
       sent.push(request[0]);
       return { result: {} };
@@ -87,26 +90,29 @@ it('a call waits to be sent for as long as its journal cannot say so', async () 
   }
 });
 
-it.each([
-  [
-    'that is cancelled',
-    ({ transport }: Awaited<ReturnType<typeof journaled>>) =>
-      transport.onmessage?.({ jsonrpc: '2.0', method: CANCEL, params: { requestId: 1 } }),
-  ],
-  ['whose instance is over', ({ lease }: Awaited<ReturnType<typeof journaled>>) => lease.close()],
-])(
-  'a call %s while its journal cannot say that it is sent passes its turn on, and is not sent',
-  async (_what, end) => {
-    const call = await journaled();
+describe.each([
+  ['while its journal cannot say that it is sent', Promise.resolve()],
+  ['before its client answers what its server asked at start', new Promise<void>(() => {})],
+])('a call %s', (_when, strays) => {
+  it.each([
+    [
+      'that is cancelled',
+      ({ transport }: Awaited<ReturnType<typeof journaled>>) =>
+        transport.onmessage?.({ jsonrpc: '2.0', method: CANCEL, params: { requestId: 1 } }),
+    ],
+    ['whose instance is over', ({ lease }: Awaited<ReturnType<typeof journaled>>) => lease.close()],
+  ])('%s passes its turn on, and is not sent', async (_what, end) => {
+    const call = await journaled(strays);
     const { lease, written, passed, sent } = call;
+    await nextTurn();
     end(call);
     await passed.promise;
     expect(lease.isBusy).toBe(false);
     written.resolve();
     await nextTurn();
     expect(sent).toEqual([]);
-  },
-);
+  });
+});
 
 it('a list of tools that is lost on its way from a server is asked for again', async () => {
   const asked: unknown[] = [];

@@ -118,7 +118,7 @@ export class Handoff {
       (text) => {
         this.#heard = this.#heard.then(() => this.#hear(text));
       },
-      (message, detail) => options.log('warn', message, detail),
+      (...said) => options.log('warn', ...said),
     );
   }
 
@@ -170,8 +170,8 @@ export class Handoff {
   }
 
   /** Tells the process that runs a call that an answer arrived. */
-  async wake(name: string, callId: string): Promise<void> {
-    await this.#tell(name, { type: 'woken', id: callId });
+  wake(name: string, callId: string): void {
+    void this.#tell(name, { type: 'woken', id: callId });
   }
 
   /** @returns false if no process received it */

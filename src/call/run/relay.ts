@@ -17,14 +17,14 @@ export interface Relay {
 
 /** How long a relay or a store may take to let go, in milliseconds: what it is about to say may be lost in any case. */
 export const ENDING = 2_000;
-/** When a relay that does not listen is asked again, in milliseconds. */
-const AGAIN = 2_000;
+/** When a relay that does not listen is asked again, and one that is silent is not waited for, in milliseconds. */
+const AGAIN = 1_000;
 
 /** A relay that a process listens on under one name, as soon as it can and for as long as both work. */
 export class RelayListener {
   /** Whether others can reach it here. */
   isOn = false;
-  /** Resolves once the relay was asked for the first time. */
+  /** Resolves once the relay was asked for the first time, or is silent. */
   readonly asked: Promise<void>;
   #stop: (() => Promise<void>) | undefined;
   #hasFailed = false;
@@ -44,12 +44,12 @@ export class RelayListener {
         this.isOn = relay !== undefined;
         if (this.#isClosed) await this.close();
       } catch (error) {
-        if (!this.#hasFailed) warn('the relay does not listen yet; it is asked again', { error });
+        if (!this.#hasFailed) warn('the relay does not listen yet', { error });
         this.#hasFailed = true;
         systemClock.after(AGAIN, listen).unref();
       }
     };
-    this.asked = listen();
+    this.asked = within(systemClock, AGAIN, listen());
   }
 
   async close(): Promise<void> {

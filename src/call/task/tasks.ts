@@ -58,7 +58,7 @@ export interface TaskParts {
   readonly lease: number;
   /** Looks from now on whether a task that others run still moves, and takes it up when it does not. */
   readonly watch: (id: string) => void;
-  readonly wake: (callId: string, by: string | undefined) => Promise<void>;
+  readonly wake: (callId: string, by: string | undefined) => void;
 }
 
 /** Who sends something for a call, and in which session. */
@@ -205,7 +205,7 @@ export class Tasks {
       const entry = decide(known);
       if (entry === undefined) return;
       if (!(await store.insertEntry(call, at + 1, entry))) continue;
-      await wake(id, by);
+      wake(id, by);
       return;
     }
   }
@@ -246,7 +246,7 @@ export class Tasks {
       }
       const entry = { type: 'cancelled', when: this.#parts.clock.now() } as const;
       if (!(await this.#parts.store.insertEntry(call, folding.at + 1, entry))) continue;
-      await this.#parts.wake(id, folding.by);
+      this.#parts.wake(id, folding.by);
       return true;
     }
   }
