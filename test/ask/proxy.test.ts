@@ -81,6 +81,6 @@ it('says in the log that it takes none when they may not', async () => {
     secrets: [SECRET],
     ask,
   });
-  expect(served.log.text).toContain('with --replay allow they may');
+  expect(served.log.text).toContain('with --replay allow alone');
   expect(await (await callAs('ann', served.url))()).toContain('failed: ');
 });
