@@ -26,8 +26,6 @@ import { CALLS, type Caller, loggedWay, type RpcRequest, type Source, startCall 
 import { type News, remembered, SessionState } from './state.ts';
 import { type CallStream, SessionStream } from './stream.ts';
 
-/** How long a broken connection keeps its session's place when others need it, in milliseconds. */
-const RETURN = 60_000;
 /** How often a session that is over looks whether its tasks are, in milliseconds. */
 const TASKS_LOOK = 1_000;
 
@@ -65,8 +63,6 @@ export class Session {
   readonly #standing: SessionStream;
   readonly #over = new AbortController();
   #connections = 0;
-  /** When a connection broke before its stream was over, in milliseconds since the epoch. */
-  #brokeAt = 0;
   #instance: Promise<HostInstance> | undefined;
   #opened: HostInstance | undefined;
 
@@ -148,9 +144,9 @@ export class Session {
     return this.#reserved.size > 0 || this.#calls.size > 0 || this.#opened?.unfinished === true;
   }
 
-  /** Whether it must not be evicted: its client is connected, or likely to return. */
+  /** Whether it must not be evicted. */
   get held(): boolean {
-    return this.connected || this.busy || this.#services.now() - this.#brokeAt < RETURN;
+    return this.connected || this.busy;
   }
 
   /**
@@ -166,10 +162,10 @@ export class Session {
 
   /** Counts a connection for as long as it is there. */
   connect(sink: Sink): Sink {
-    let ended: TailEnd | undefined;
+    let isEnded = false;
     const end = (why: TailEnd): void => {
-      if (ended !== undefined) return;
-      ended = why;
+      if (isEnded) return;
+      isEnded = true;
       sink.end(why);
     };
     const onOver = (): void => end('closed');
@@ -178,8 +174,6 @@ export class Session {
     sink.onClose(() => {
       this.#connections -= 1;
       this.#over.signal.removeEventListener('abort', onOver);
-      // One that has not begun has nothing to come back to.
-      if (ended !== 'finished' && this.isKnown) this.#brokeAt = this.#services.now();
     });
     if (this.#over.signal.aborted) onOver();
     return { ...sink, end };

@@ -68,10 +68,13 @@ export class Sessions {
    * @throws AwaitError `no-room` when those that are in its place are not idle
    */
   makeRoom(quotaKey: QuotaKey): void {
-    const room = (isIdle: (session: Session) => boolean) =>
-      this.#room.makeRoom(quotaKey, 1, (idle) => this.#letGo(idle), isIdle);
-    // A client that closes leaves its session: it looks as one whose connection broke, which may return.
-    const lack = room(({ held }) => !held) && room(({ connected, busy }) => !connected && !busy);
+    // Those that closed look as those whose connection broke, and came before one that has just begun.
+    const lack = this.#room.makeRoom(
+      quotaKey,
+      1,
+      (idle) => this.#letGo(idle),
+      ({ held }) => !held,
+    );
     if (lack === undefined) return;
     const whose = lack === 'caller' ? 'one caller' : `${lack} callers`;
     throw new AwaitError(

@@ -260,6 +260,29 @@ describe('sessions of strangers', () => {
     await first.close();
   });
 
+  it('that have just begun stay, where others closed', async () => {
+    let built = 0;
+    served = await serveHere(
+      () => {
+        built += 1;
+        return server();
+      },
+      { secrets: [SECRET], ...tuned({ sessions: 6, callerSessions: 3, anonymousSessions: 3 }) },
+    );
+    const { url } = served;
+    const requestInit = { headers: as('ann') };
+    for (let nth = 0; nth < 3; nth += 1)
+      await (await legacyOver(new StreamableHTTPClientTransport(new URL(url), { requestInit }))).close();
+    const begun = [
+      await inSession(url, '2025-11-25', as('ann')),
+      await inSession(url, '2025-11-25', as('ann')),
+    ];
+    const before = built;
+    for (const session of begun)
+      expect((await session.post({ jsonrpc: '2.0', id: 1, method: 'ping' })).status).toBe(200);
+    expect(built).toBe(before);
+  });
+
   it('take no place of a known caller’s, however many are begun', async () => {
     const url = await serve({ ...tuned({ sessions: 4, callerSessions: 2, anonymousSessions: 2 }) });
     const ann = await inSession(url, '2025-11-25', as('ann'));
