@@ -7,6 +7,8 @@ import { optionError } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 
 const PREFIX = 'mcp-await:relay:';
+/** What may wait for a server that does not answer, in characters: later messages fail. */
+const MOST = 33_554_432;
 
 /** As much of a client of `redis` or `@redis/client` as is needed here. */
 export interface RedisLike {
@@ -46,6 +48,7 @@ export function redisRelay(redis: string | RedisLike): Relay {
   const isOurs = typeof redis === 'string';
   const subscriber = quiet(publisher.duplicate());
   const opening = new Map<RedisLike, Promise<unknown>>();
+  let unsent = 0;
   const open = async (client: RedisLike): Promise<RedisLike> => {
     if (!client.isOpen) opening.set(client, client.connect());
     await opening.get(client);
@@ -61,8 +64,14 @@ export function redisRelay(redis: string | RedisLike): Relay {
       };
     },
     async send(name, message) {
-      // The number of receivers; with none, that process has ended and its acknowledgement is not waited for.
-      return (await (await open(publisher)).publish(PREFIX + name, message)) > 0;
+      if (unsent > MOST) throw new Error('Redis does not take what was sent before');
+      unsent += message.length;
+      try {
+        // The number of receivers; with none, that process has ended and its acknowledgement is not waited for.
+        return (await (await open(publisher)).publish(PREFIX + name, message)) > 0;
+      } finally {
+        unsent -= message.length;
+      }
     },
     async close() {
       for (const client of isOurs ? [publisher, subscriber] : [subscriber]) {

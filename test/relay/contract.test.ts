@@ -5,7 +5,7 @@ import type { Relay } from '../../src/call/ports.ts';
 import { createAwaitHandler, memoryRelay } from '../../src/index.ts';
 import { natsRelay } from '../../src/relay/nats.ts';
 import { openRelay } from '../../src/relay/open-relay.ts';
-import { redisRelay } from '../../src/relay/redis.ts';
+import { type RedisLike, redisRelay } from '../../src/relay/redis.ts';
 import { SECRET } from '../e2e/harness.ts';
 import { NATS, NATS_URL, REDIS, REDIS_URL } from '../e2e/services.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
@@ -115,4 +115,33 @@ describe('a relay by its URL', () => {
       await handler.release();
     },
   );
+});
+
+it('messages for a Redis that does not answer fail, once many wait', async () => {
+  const waiting: ((receivers: number) => void)[] = [];
+  const client: RedisLike = {
+    isOpen: true,
+    connect: async () => {},
+    close: () => {},
+    on: () => {},
+    publish: () => new Promise((resolve) => waiting.push(resolve)),
+    subscribe: async () => {},
+    unsubscribe: async () => {},
+    duplicate: () => client,
+  };
+  const relay = redisRelay(client);
+  const message = 'x'.repeat(1_048_576);
+  const sent: Promise<boolean>[] = [];
+  for (let nth = 0; nth < 40; nth += 1) {
+    sent.push(relay.send('a', message));
+    sent.at(-1)?.catch(() => {});
+  }
+  await expect(sent.at(-1)).rejects.toThrow('does not take');
+  expect(waiting.length).toBeLessThan(40);
+  for (const answer of waiting.splice(0)) answer(1);
+  await expect(sent[0]).resolves.toBe(true);
+  const next = relay.send('a', message);
+  await expect.poll(() => waiting.length).toBe(1);
+  waiting[0]?.(0);
+  expect(await next).toBe(false);
 });
