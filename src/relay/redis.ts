@@ -18,7 +18,7 @@ export interface RedisLike {
   on(event: 'error', listener: (error: unknown) => void): unknown;
   publish(channel: string, message: string): Promise<number>;
   subscribe(channel: string, listener: (message: string) => void): Promise<unknown>;
-  unsubscribe(channel: string): Promise<unknown>;
+  unsubscribe(channel: string, listener: (message: string) => void): Promise<unknown>;
   duplicate(): RedisLike;
 }
 
@@ -57,10 +57,10 @@ export function redisRelay(redis: string | RedisLike): Relay {
   return {
     async listen(name, hear) {
       const client = await open(subscriber);
-      await client.subscribe(PREFIX + name, (message) => hear(message));
+      await client.subscribe(PREFIX + name, hear);
       return async () => {
         // With its connection the subscription ends too.
-        if (client.isOpen) await client.unsubscribe(PREFIX + name).catch(() => {});
+        if (client.isOpen) await client.unsubscribe(PREFIX + name, hear).catch(() => {});
       };
     },
     async send(name, message) {

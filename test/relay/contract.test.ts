@@ -50,6 +50,16 @@ for (const { name, down, make } of RELAYS) {
       expect(heard).toEqual(sent);
     });
 
+    it('goes on to bring it to one who listens where another stops to', async () => {
+      const heard: string[] = [];
+      const to = randomUUID();
+      const stop = await one.listen(to, () => {});
+      await one.listen(to, (message) => heard.push(message));
+      await stop();
+      await other.send(to, 'hello');
+      await until(() => heard.length === 1);
+    });
+
     it('delivers it to one listener alone', async () => {
       const heard: string[] = [];
       await one.listen(randomUUID(), (message) => heard.push(message));
