@@ -65,6 +65,14 @@ export function natsRelay(nats: string | NatsLike): Relay {
       });
     return connection;
   };
+  // Waits until the server has a subscription, or its end: before that, senders get no acknowledgement, or still one. If
+  // the server cannot be reached, it gets that later.
+  const flushed = (): Promise<void> =>
+    within(
+      systemClock,
+      RECEIPT,
+      open().then((client) => client.flush()),
+    );
   return {
     async listen(name, hear) {
       const joined = new Joined();
@@ -76,13 +84,10 @@ export function natsRelay(nats: string | NatsLike): Relay {
           if (whole !== undefined) hear(whole);
         },
       });
-      await (await open()).flush();
-      return async () => {
+      await flushed();
+      return () => {
         subscription.unsubscribe();
-        // Waits until the server has the subscription: before that, senders get no acknowledgement. If the server
-        // cannot be reached, it gets the subscription later.
-        const known = open().then((client) => client.flush());
-        await within(systemClock, RECEIPT, known);
+        return flushed();
       };
     },
     async send(name, message) {
