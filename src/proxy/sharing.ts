@@ -189,7 +189,7 @@ export class Sharing {
     );
   }
 
-  #send(name: string, message: JsonObject): Promise<boolean> {
+  async #send(name: string, message: JsonObject): Promise<boolean> {
     const { relay, seal } = this.#options.parts;
     return relay.send(name, seal(message, name));
   }

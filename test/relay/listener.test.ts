@@ -72,6 +72,12 @@ describe('a process that listens on a relay', () => {
   it.each([
     ['never ends', () => new Promise<void>(() => {})],
     ['fails as it ends', () => Promise.reject(new Error('gone'))],
+    [
+      'throws as it ends',
+      (): never => {
+        throw new Error('gone');
+      },
+    ],
   ])('closes in time where the relay %s', async (_what, stop) => {
     vi.useFakeTimers({ toFake: ['setTimeout'] });
     try {

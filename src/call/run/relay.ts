@@ -56,6 +56,6 @@ export class RelayListener {
     this.#isClosed = true;
     const stop = this.isOn && this.#stop;
     this.isOn = false;
-    if (stop) await within(systemClock, ENDING, stop());
+    if (stop) await within(systemClock, ENDING, Promise.resolve().then(stop));
   }
 }
