@@ -64,11 +64,11 @@ export class Sessions {
   }
 
   /**
-   * Lets idle sessions go until there is room for one more of this caller's.
+   * Lets idle sessions go until there is room for one more of this caller's, the least recently used one first: a session
+   * whose client closed it goes before one that has just begun.
    * @throws AwaitError `no-room` when those that are in its place are not idle
    */
   makeRoom(quotaKey: QuotaKey): void {
-    // Those that closed look as those whose connection broke, and came before one that has just begun.
     const lack = this.#room.makeRoom(
       quotaKey,
       1,

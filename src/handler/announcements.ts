@@ -120,7 +120,7 @@ export class Announcements {
           this.#waiting.delete(text);
           await log?.add(text, undefined);
         }
-        // One that does not answer holds nobody up.
+        // The next message is written without waiting for the relay, which may never answer.
         relay?.send(name(), 'read').catch(failed);
       }
     } catch (error) {

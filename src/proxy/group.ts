@@ -89,7 +89,7 @@ export class Group {
     );
   }
 
-  /** Else than a caller's, it ends with the last of its leases; until then one of them hears what belongs to no call. */
+  /** The last lease that leaves ends the group, unless it is kept. Else another lease receives what belongs to no call. */
   leave(lease: Required<OutsideHandler>): void {
     this.leases.delete(lease);
     const [left] = this.leases;

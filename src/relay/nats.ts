@@ -65,8 +65,8 @@ export function natsRelay(nats: string | NatsLike): Relay {
       });
     return connection;
   };
-  // Waits until the server has a subscription, or its end: before that, senders get no acknowledgement, or still one. If
-  // the server cannot be reached, it gets that later.
+  // Waits until the server knows that a name is listened to, or no longer: senders are acknowledged by that. A server that
+  // cannot be reached is told later.
   const flushed = (): Promise<void> =>
     within(
       systemClock,

@@ -144,7 +144,7 @@ describe('with a relay', () => {
     expect(await client.tool('slow', { seconds: 4 })).toBe('rested');
     expect(effects.lines()).toEqual(['slow begins', 'slow ends']);
     await client.close();
-    // Nobody uses it any more.
+    // Its session has ended at both proxies, so the server's process ends.
     await expect.poll(() => pids.lines().map(Number).filter(isAlive)).toEqual([]);
     expect(pids.lines()).toHaveLength(1);
   });
