@@ -197,7 +197,7 @@ async function post(
  * to wait for, or where that id is another request's, it is the reply of the POST.
  */
 async function refuse(
-  { services, channels, listeners }: WorkspaceParts,
+  parts: WorkspaceParts,
   inbound: Inbound,
   owner: StreamOwner,
   id: string | number | null,
@@ -205,12 +205,11 @@ async function refuse(
 ): Promise<Reply> {
   const reply = rpcError(400, code, message, id);
   if (!isRequestId(id)) return reply;
-  const stream = await listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
-  const channel = stream === undefined ? undefined : channels.of(owner, stream);
+  const channel = await channelOf(parts, inbound, owner);
   if (channel === undefined || !(await channel.reserve(id))) return reply;
   const told = channel.respond({ jsonrpc: '2.0', id, error: { code, message } });
   written(
-    services,
+    parts.services,
     told.then(() => {}),
   );
   return empty(202);
@@ -222,15 +221,14 @@ async function serve(
   owner: StreamOwner,
   request: WorkspaceRequest,
 ): Promise<Reply> {
-  const { channels } = parts;
   const isFirst = request.method === 'initialize';
   /** Of an `initialize`. */
   const said = isFirst ? clientOf(request.params, SPOKEN) : undefined;
   if (isFirst && said === undefined) {
     return refuse(parts, inbound, owner, request.id, invalidParams(NO_CLIENT));
   }
-  const stream = await parts.listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
-  if (stream !== undefined) return serveOn(parts, inbound, channels.of(owner, stream), request, said);
+  const channel = await channelOf(parts, inbound, owner);
+  if (channel !== undefined) return serveOn(parts, inbound, channel, request, said);
   const accept = inbound.header('accept') ?? '*/*';
   const takesEvents = /text\/(event-stream|\*)/.test(accept);
   if (!takesEvents && !/application\/json|application\/\*|\*\/\*/.test(accept)) {
@@ -324,18 +322,27 @@ async function serveJson(
   return message === undefined ? empty(499) : json(message);
 }
 
+/** The stream that a request was sent on, if any. */
+async function channelOf(
+  { channels, listeners }: WorkspaceParts,
+  inbound: Inbound,
+  owner: StreamOwner,
+): Promise<WorkspaceChannel | undefined> {
+  const stream = await listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
+  return stream === undefined ? undefined : channels.of(owner, stream);
+}
+
 /** By the stream that the request was sent on; without one, where the caller has one request of this id here. */
 async function cancel(
-  { channels, listeners }: WorkspaceParts,
+  parts: WorkspaceParts,
   inbound: Inbound,
   owner: StreamOwner,
   { requestId, reason }: JsonObject,
 ): Promise<void> {
   if (typeof requestId !== 'string' && typeof requestId !== 'number') return;
-  const stream = await listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
-  const channel = stream === undefined ? undefined : channels.of(owner, stream);
+  const channel = await channelOf(parts, inbound, owner);
   const onStream = channel?.calls.get(requestId);
-  const inWork = owner.principal === undefined ? [] : channels.inWork(owner, requestId);
+  const inWork = owner.principal === undefined ? [] : parts.channels.inWork(owner, requestId);
   const call = onStream ?? (inWork.length === 1 ? inWork[0] : undefined);
   if (call === undefined) channel?.cancelElsewhere(requestId);
   else call.cancel(typeof reason === 'string' ? reason : undefined);

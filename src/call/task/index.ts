@@ -101,7 +101,7 @@ export class TaskIndex {
   /** @param owner the owner of the list that it is in, if any */
   async add(id: string, owner: string | undefined): Promise<void> {
     const row = Math.floor(this.#now() / this.#unit);
-    const own = owner === undefined ? undefined : this.#append(this.#rowNames(owner)[0], row, id);
+    const own = owner !== undefined && this.addOwn(id, owner);
     await Promise.all([this.#append(this.#rowNames(null)[0], row, id), own]);
   }
 
