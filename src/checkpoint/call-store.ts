@@ -99,6 +99,8 @@ export class KeyvCallStore implements CallStore {
   /** When the store was last seen to take writes. */
   #tried = -Infinity;
   #probe: { readonly at: number; readonly answers: Promise<boolean> } | undefined;
+  /** Since when health checks got no answer of the store. */
+  #silent = -Infinity;
 
   /**
    * @param keyv undefined: the records stay in this process's memory
@@ -117,10 +119,8 @@ export class KeyvCallStore implements CallStore {
     const quiet = this.isShared ? LEASES * lease : 0;
     const evict = (held: BytesHolder): void => this.#evict(held);
     // What all callers together take of a shared store is its operator's to bound.
-    const all = Infinity;
-    const unbounded = this.isShared && { all, outcomes: all };
-    if (bytes !== undefined)
-      this.#held = new HeldBytes({ ...bytes, ...unbounded }, evict, () => clock.elapsed(), quiet);
+    const most = bytes && this.isShared ? { ...bytes, all: Infinity, outcomes: Infinity } : bytes;
+    if (most) this.#held = new HeldBytes(most, evict, () => clock.elapsed(), quiet);
   }
 
   get primitive(): Primitive {
@@ -181,7 +181,7 @@ export class KeyvCallStore implements CallStore {
 
   /** Frees memory where the store is this process's own map; in other stores records stay until they expire. */
   forget(call: Kept, upTo: number): void {
-    if (this.primitive !== 'map') return;
+    if (this.isShared) return;
     this.#held?.drop(call.id);
     void this.remove(...positionsOf(call.id, upTo)).catch(() => {});
   }
@@ -349,8 +349,8 @@ export class KeyvCallStore implements CallStore {
 
   /** The calls that are kept in this process's memory; undefined where a store is shared. */
   get heldCalls(): Kept[] | undefined {
-    if (this.isShared || this.#held === undefined) return undefined;
-    return [...this.#held.calls].filter(({ upTo }) => upTo >= 0).map(({ call }) => call);
+    const held = this.isShared ? undefined : this.#held;
+    return held && [...held.calls].filter(({ upTo }) => upTo >= 0).map(({ call }) => call);
   }
 
   /**
@@ -431,17 +431,23 @@ export class KeyvCallStore implements CallStore {
     return gone.length;
   }
 
-  /** Whether the store reads, for a health check: asked once for all that ask within a second. */
-  answers(): Promise<boolean> {
+  /**
+   * Whether the store reads, for a health check: asked once for all that ask within a second. Half a lease of silence
+   * does not count: it costs no call, while a balancer that finds no process ready refuses all.
+   */
+  answers(): true | Promise<boolean> {
     const now = this.#clock.elapsed();
     if (this.#probe === undefined || now - this.#probe.at >= PROBE) {
       const answers = this.#backing.get('health').then(
         () => true,
         () => false,
       );
+      void answers.then((isThere) => {
+        this.#silent = isThere ? Infinity : Math.min(this.#silent, now);
+      });
       this.#probe = { at: now, answers };
     }
-    return this.#probe.answers;
+    return now - this.#silent < this.#lease / 2 || this.#probe.answers;
   }
 
   /** Resolves once nothing is read or written any more: from now on each operation fails with `closed`. */

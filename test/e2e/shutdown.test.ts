@@ -331,12 +331,13 @@ describe('handler.health', () => {
     expect(await served.handler.health()).toEqual({ ready: false, reason: 'this process is about to end' });
   });
 
-  it('is not ready while the store does not answer', async () => {
-    let isDown = true;
+  /** A store that can be down. */
+  function fragile(): { store: Keyv; isDown: boolean; failed: number } {
     const records = new Map<string, unknown>();
     const get = async (key: string): Promise<unknown> => {
-      if (isDown) throw new Error('down');
-      return records.get(key);
+      if (!parts.isDown) return records.get(key);
+      parts.failed += 1;
+      throw new Error('down');
     };
     const store = new Keyv({
       store: {
@@ -348,11 +349,42 @@ describe('handler.health', () => {
           !records.has(key) && records.set(key, value) !== undefined,
       },
     });
-    const served = await serveHere(server, { store, secrets: [SECRET] });
+    const parts = { store, isDown: false, failed: 0 };
+    return parts;
+  }
+
+  it.each([
+    ['since it began', 10_000, true],
+    ['for more than half a lease', 300, false],
+  ])('is not ready while the store has not answered %s', async (_since, lease, isDown) => {
+    const parts = fragile();
+    const served = await serveHere(server, { store: parts.store, secrets: [SECRET], limits: { lease } });
     open.push(served);
-    expect(await served.handler.health()).toEqual({ ready: false, reason: 'the store does not answer' });
-    isDown = false;
+    if (!isDown) expect(await served.handler.health()).toEqual({ ready: true });
+    parts.isDown = true;
+    const not = { ready: false, reason: 'the store does not answer' };
+    if (isDown) expect(await served.handler.health()).toEqual(not);
+    else await expect.poll(() => served.handler.health()).toEqual(not);
+    parts.isDown = false;
     await expect.poll(() => served.handler.health()).toEqual({ ready: true });
+  });
+
+  it('stays ready while the store is away for a moment, so that a balancer finds a process', async () => {
+    const parts = fragile();
+    // A minute of silence would not count.
+    const limits = { lease: 120_000 };
+    const served = await serveHere(server, { store: parts.store, secrets: [SECRET], limits });
+    open.push(served);
+    expect(await served.handler.health()).toEqual({ ready: true });
+    parts.isDown = true;
+    const said: { ready: boolean }[] = [];
+    await expect
+      .poll(async () => {
+        said.push(await served.handler.health());
+        return parts.failed;
+      })
+      .toBeGreaterThan(1);
+    expect(said.every(({ ready }) => ready)).toBe(true);
   });
 
   it('is not ready without secrets', async () => {
