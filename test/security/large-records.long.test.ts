@@ -19,7 +19,7 @@ const REDIS_URL = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
 const HEAP = 192;
 /** Requests that are sent at once. */
 const MANY = 300;
-const ROUNDS = 3;
+const ROUNDS = 2;
 /** At the process, in a round. */
 const LOOKS = 20;
 

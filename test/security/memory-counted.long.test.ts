@@ -6,6 +6,8 @@ import { accept, CAPABILITIES, modernHeaders, post, textOf } from '../e2e/client
 import { begin, call, HEADERS, initialize, inSession, Peer } from './peer.ts';
 import { large, lives, onWire, overSse, raw, start, url, VERSION, webSocket, written } from './small-heap.ts';
 
+/** Texts of 3.9 MB that the heap has no room for. */
+const MANY = 60;
 /** 3.9 MB that differ. */
 const filler = (nth: number): string => `${nth}`.padEnd(3_900_000, 'x');
 
@@ -57,7 +59,7 @@ describe('of a stranger', () => {
     ],
   ] as const)('counts %s of a call that runs', async (_what, of) => {
     await start();
-    for (let nth = 0; nth < 70; nth += 1) {
+    for (let nth = 0; nth < MANY; nth += 1) {
       const [more, meta] = of(filler(nth));
       await opened('slow', more as object, meta);
     }
@@ -66,13 +68,13 @@ describe('of a stranger', () => {
 
   it('counts what a call that became a task was sent with', async () => {
     await start({ TASKS: 'now' });
-    for (let nth = 0; nth < 70; nth += 1) await opened('slow', { task: { junk: filler(nth) } });
+    for (let nth = 0; nth < MANY; nth += 1) await opened('slow', { task: { junk: filler(nth) } });
     await lives({ authorization: 'Bearer ann' });
   });
 
   it('counts the answers of a call that goes on', async () => {
     await start();
-    for (let nth = 0; nth < 70; nth += 1) {
+    for (let nth = 0; nth < MANY; nth += 1) {
       const { state, keys } = await post(url, { tool: 'slow-after' });
       if (state === undefined) continue;
       await opened('slow-after', {
@@ -85,7 +87,7 @@ describe('of a stranger', () => {
 
   it('counts all of a message of HTTP+SSE', async () => {
     await start();
-    for (let nth = 0; nth < 70; nth += 1) {
+    for (let nth = 0; nth < MANY; nth += 1) {
       const peer = await overSse();
       await peer.post({ ...call(1, 'form'), junk: filler(nth) });
     }
@@ -97,7 +99,7 @@ describe('of a stranger', () => {
     async (name) => {
       await start();
       const peer = await inSession(url, '2025-11-25');
-      for (let id = 0; id < 120; id += 1) {
+      for (let id = 0; id < MANY; id += 1) {
         const running = await peer.send(call(id, name, { text: filler(id) }));
         const cancelled = { method: 'notifications/cancelled', params: { requestId: id } };
         await peer.post({ jsonrpc: '2.0', ...cancelled });
@@ -110,8 +112,8 @@ describe('of a stranger', () => {
   it('keeps no call that it could not store, nor one that ends while its tool runs', async () => {
     await start({ STORED_BYTES: '33554432' });
     const peer = await inSession(url, '2025-11-25');
-    for (let id = 0; id < 120; id += 1) {
-      const running = await peer.send(call(id, id < 60 ? 'form' : 'race', { text: filler(id) }));
+    for (let id = 0; id < 2 * MANY; id += 1) {
+      const running = await peer.send(call(id, id < MANY ? 'form' : 'race', { text: filler(id) }));
       void running.text().catch(() => {});
     }
     await lives({ authorization: 'Bearer ann' });
@@ -119,14 +121,14 @@ describe('of a stranger', () => {
 
   it('counts a call of 2026-07-28 whose tool runs on beside its question', async () => {
     await start();
-    for (let nth = 0; nth < 120; nth += 1) await post(url, { tool: 'race', args: { text: filler(nth) } });
+    for (let nth = 0; nth < MANY; nth += 1) await post(url, { tool: 'race', args: { text: filler(nth) } });
     await lives({ authorization: 'Bearer ann' });
   });
 
   it('counts a task that was cancelled as long as its tool runs', async () => {
     await start({ TASKS: 'now' });
     const peer = await inSession(url, '2025-11-25');
-    for (let id = 0; id < 120; id += 1) {
+    for (let id = 0; id < MANY; id += 1) {
       const request = call(id, 'race', { text: filler(id) });
       const begun = await peer.post({ ...request, params: { ...request.params, task: {} } });
       const taskId = /"taskId":"([^"]+)"/.exec(begun.text)?.[1];
@@ -207,7 +209,7 @@ describe('of a stranger', () => {
   it('cancels a list whose client has gone, and counts it as long as its handler runs', async () => {
     await start();
     const { _meta } = large(1).params;
-    for (let id = 0; id < 120; id += 1) {
+    for (let id = 0; id < MANY; id += 1) {
       const params = { cursor: filler(id), _meta };
       const body = JSON.stringify({ jsonrpc: '2.0', id, method: 'resources/list', params });
       const socket = await raw();
@@ -225,7 +227,7 @@ describe('of a stranger', () => {
   it('counts each request of an array whole', async () => {
     await start({ STORED_BYTES: '4000000000' });
     const peer = await inSession(url, '2025-03-26');
-    for (let nth = 0; nth < 70; nth += 1) {
+    for (let nth = 0; nth < MANY; nth += 1) {
       const pings = Array.from({ length: 9 }, (_, id) => ({
         jsonrpc: '2.0',
         id: `${nth} ${id}`,
@@ -239,7 +241,7 @@ describe('of a stranger', () => {
 
   it('keeps no request of a session that was answered', async () => {
     await start();
-    for (let nth = 0; nth < 70; nth += 1) {
+    for (let nth = 0; nth < MANY; nth += 1) {
       const begun = await begin(url, '2025-11-25');
       const session = begun.headers.get('mcp-session-id') ?? '';
       const own = { 'mcp-session-id': session, 'mcp-protocol-version': '2025-11-25' };
