@@ -289,6 +289,7 @@ export interface Clock {
   now(): number;
   /** Milliseconds since some moment of this process. It never goes back. */
   elapsed(): number;
+  /** @param milliseconds below 0: as 0 */
   after(milliseconds: number, fn: () => void): Timer;
   /** In a later turn of the event loop. */
   soon(fn: () => void): void;
@@ -301,7 +302,7 @@ export const systemClock: Clock = {
   now: () => Date.now(),
   elapsed: () => performance.now(),
   after: (milliseconds, fn) => {
-    const timeout = setTimeout(fn, Math.min(milliseconds, LONGEST));
+    const timeout = setTimeout(fn, Math.max(0, Math.min(milliseconds, LONGEST)));
     const timer: Timer = {
       cancel: () => clearTimeout(timeout),
       unref: () => {
@@ -337,8 +338,7 @@ export function every(clock: Clock, milliseconds: number, fn: () => void): Repea
 export function callAt(clock: Clock, time: number, fn: () => void): Repeating {
   let timer: Timer;
   const arm = (): void => {
-    const left = Math.max(0, time - clock.now());
-    timer = clock.after(left, () => (clock.now() < time ? arm() : fn())).unref();
+    timer = clock.after(time - clock.now(), () => (clock.now() < time ? arm() : fn())).unref();
   };
   arm();
   return { cancel: () => timer.cancel() };

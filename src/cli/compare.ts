@@ -220,11 +220,7 @@ async function serveUi(
 
 async function madeFor(version: Version, isAll = false): Promise<FirstScenario> {
   const server = await startServer(version);
-  try {
-    return await firstScenario(server, isAll);
-  } finally {
-    server.kill();
-  }
+  return firstScenario(server, isAll).finally(() => server.kill());
 }
 
 /** One line on stderr, written over, where somebody watches. */

@@ -44,11 +44,7 @@ export async function alternating(
     const targets = sites.map(({ url }, nth) => ({ name: String.fromCharCode(65 + nth), url }));
     const on = async (where: readonly Target[], more: Partial<Performance>): Promise<Column> => {
       const wire = await PlayWire.open(where);
-      try {
-        return await play({ ...setting, wire, stage, ...more });
-      } finally {
-        await wire.close();
-      }
+      return play({ ...setting, wire, stage, ...more }).finally(() => wire.close());
     };
     let single: Promise<Site> | undefined;
     return {

@@ -418,11 +418,7 @@ function handlerPerRequest(factory: HostFactory, given: Settings): AwaitHandler 
 
   const once = async <T>(use: (handler: AwaitHandler) => Promise<T>): Promise<T> => {
     const handler = own();
-    try {
-      return await use(handler);
-    } finally {
-      await handler.close();
-    }
+    return use(handler).finally(() => handler.close());
   };
 
   const notify = (what: keyof AwaitHandler['notify'], uri = ''): Promise<void> =>

@@ -163,6 +163,19 @@ describe('with a relay', () => {
     expect(textOf(await post(two.url, { tool: 'pid', headers: ANN }))).not.toBe(textOf(pid));
   });
 
+  it('a call that waits for its turn as its process leaves goes on in another one', async () => {
+    const { one, two } = await pair();
+    expect((await post(one.url, { tool: 'order', headers: ANN })).keys).toHaveLength(1);
+    const call = { tool: 'pid', headers: ANN };
+    const waiting = post(one.url, call);
+    await expect.poll(() => one.handler.counters.calls).toBe(2);
+    await one.handler.leave();
+    const { state, keys } = await waiting;
+    expect(keys).toEqual([]);
+    expect(state).not.toBe('');
+    expect(textOf(await post(two.url, { ...call, state }))).toMatch(/^\d+$/);
+  });
+
   it('a process that leaves lets go of others that have no call, and serves its own', async () => {
     const { one, two } = await pair(10_000);
     const at = async ({ url }: Served): Promise<string> =>

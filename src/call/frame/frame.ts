@@ -491,7 +491,7 @@ export class Frame {
     const mustShed =
       named !== undefined &&
       (leaving?.() === true || (this.#gate.stepsInTurn > 0 && overloaded?.() === true));
-    if ((given.length > 0 || mustShed) && this.#giveUp(turn, given)) return;
+    if ((given.length > 0 || mustShed) && this.giveUp(given)) return;
     for (const step of steps) if (!given.includes(step)) this.#runner.start(step);
     if (asks.some((ask) => this.#recording.mayStandFor(ask))) {
       if (!this.#patience.gaveUp() || this.#asks.matchChanged(turn)) return;
@@ -513,7 +513,9 @@ export class Frame {
   }
 
   /** Ends the turn without an ask, so that the call continues elsewhere; false if its client cannot bring it there. */
-  #giveUp(turn: Turn, given: readonly StepAttempt[]): boolean {
+  giveUp(given: readonly StepAttempt[] = []): boolean {
+    const { turn } = this.#gate;
+    if (turn === undefined) return false;
     const mayDetach = this.#isLastTurn(turn);
     // Its client gives up after ten rounds, so a call is not shed in its last ones: they are left for asks.
     const isKept = turn.live || !turn.sheds || (!mayDetach && this.#core.turns + 1 >= CLIENT_ROUNDS);

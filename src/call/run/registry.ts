@@ -106,13 +106,9 @@ export class Runs {
   }
 
   /** A turn is about to begin: a process that leaves waits for it. */
-  async opening<T>(opened: Promise<T>): Promise<T> {
+  opening<T>(opened: Promise<T>): Promise<T> {
     this.#opening.add(opened);
-    try {
-      return await opened;
-    } finally {
-      this.#opening.delete(opened);
-    }
+    return opened.finally(() => this.#opening.delete(opened));
   }
 
   begin(key: string, active: Active): void {
@@ -224,9 +220,11 @@ export class Runs {
     clock.after(limits.drain, () => run.state === turn && void this.#stop(run, turn)).unref();
   }
 
-  /** Ends a turn of a leaving process, unless it ends at its next step. */
+  /** Ends a turn of a leaving process, unless it ends at its next step. Behind a link there is none to wait for. */
   async #stop(run: Run, turn: InTurn): Promise<void> {
+    const { holdsServers, replay } = this.#parts;
     if (isUnattached(run) || turn.live) await turn.stop();
+    else if (holdsServers && replay(run.call, run.frame.fold().completions) === 'allow') run.frame.giveUp();
   }
 
   /** Registers a call that continues without its request, by its id. */
@@ -325,7 +323,7 @@ export class Runs {
     const { clock } = this.#parts;
     const due = this.#due ?? clock.elapsed() + wait;
     this.#due = due;
-    const until = (end: number): number => Math.max(0, end - clock.elapsed());
+    const until = (end: number): number => end - clock.elapsed();
     await within(clock, until(due), Promise.allSettled(this.#opening));
     const left = await this.#quiet(until(due));
     if (left.size > 0) this.#due = Math.min(due, clock.elapsed());
@@ -347,7 +345,7 @@ export class Runs {
     const requested = [...this.#active.values()].flatMap((turns) => [...turns.values()]);
     const left = (this.#due ?? 0) + wait - clock.elapsed();
     const ends = [this.#quiet(left), ...requested.map(({ outcome }) => outcome)];
-    if (left > 0) await within(clock, left, Promise.all(ends));
+    await within(clock, left, Promise.all(ends));
     for (const { state } of [...this.#inTurn]) if (state.at === 'turn') void state.stop();
     await within(clock, wait / 2, Promise.all([...this.#unsettled.values(), ...this.#ending.values()]));
     // A step that outlasts this is recorded still, if the process lives to; its server is cleaned up now.

@@ -184,11 +184,7 @@ export class Resumption {
     const bytes = memoryOf(checkpoint);
     if (!heap.has(request.binding, bytes)) throw noRoomForCalls();
     heap.hold(checkpoint, request.binding, bytes);
-    try {
-      return await goOn(checkpoint);
-    } finally {
-      heap.leave(checkpoint);
-    }
+    return goOn(checkpoint).finally(() => heap.leave(checkpoint));
   }
 
   /** Claims the turn and replays the call, or reads on where another process may have the turn. */
