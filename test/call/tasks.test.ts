@@ -415,9 +415,9 @@ describe('a call on its way to be a task', () => {
   }
 
   /** As `processOf`, with a journal whose `detached` is slow. */
-  function slowProcess(tool: Tool) {
+  function slowProcess(tool: Tool, holdsServers = false) {
     const { store, slow, letThrough, isWaiting } = slowDetach();
-    const owner = processOf(tool, store, { store: slow });
+    const owner = processOf(tool, store, { store: slow, parts: { holdsServers } });
     return { store, owner, letThrough, isWaiting };
   }
 
@@ -478,26 +478,32 @@ describe('a call on its way to be a task', () => {
     expect(store.types()).toEqual(['suspended', 'claimed', 'detached', 'ended']);
   });
 
-  it('is given up for others when its process shuts down while that is written', async () => {
-    let begun = 0;
-    const tool: Tool = async ({ elicit }) => {
-      begun += 1;
-      if (begun === 1) await new Promise(() => {});
-      return (await elicit('one')).content;
-    };
-    const { store, owner, letThrough, isWaiting } = slowProcess(tool);
-    const { outcome } = begin(owner, wish({ when: 'late', after: 5 }));
-    await until(isWaiting);
-    const closed = owner.engine.close();
-    await pause(110);
-    letThrough();
-    await closed;
-    const id = taskOf(await outcome);
-    const other = processOf(tool, store);
-    expect((await other.engine.tasks?.progress(id))?.left).toBe(true);
-    await sweep(other, id);
-    expect(resultIn(await serve(other, id))).toEqual({ a: 're: one' });
-  });
+  it.each([
+    ['', false],
+    [', behind a link', true],
+  ])(
+    'is given up for others when its process shuts down while that is written%s',
+    async (_where, isLinked) => {
+      let begun = 0;
+      const tool: Tool = async ({ elicit }) => {
+        begun += 1;
+        if (begun === 1) await new Promise(() => {});
+        return (await elicit('one')).content;
+      };
+      const { store, owner, letThrough, isWaiting } = slowProcess(tool, isLinked);
+      const { outcome } = begin(owner, wish({ when: 'late', after: 5 }));
+      await until(isWaiting);
+      const closed = owner.engine.close();
+      await pause(110);
+      letThrough();
+      await closed;
+      const id = taskOf(await outcome);
+      const other = processOf(tool, store);
+      expect((await other.engine.tasks?.progress(id))?.left).toBe(true);
+      await sweep(other, id);
+      expect(resultIn(await serve(other, id))).toEqual({ a: 're: one' });
+    },
+  );
 
   it('gives the same task to the same request while and after it becomes one, and none to another', async () => {
     const tool: Tool = async ({ elicit, step }) => {

@@ -515,7 +515,7 @@ export class Frame {
   /** Ends the turn without an ask, so that the call continues elsewhere; false if its client cannot bring it there. */
   giveUp(given: readonly StepAttempt[] = []): boolean {
     const { turn } = this.#gate;
-    if (turn === undefined) return false;
+    if (turn === undefined || turn.isDetaching) return false;
     const mayDetach = this.#isLastTurn(turn);
     // Its client gives up after ten rounds, so a call is not shed in its last ones: they are left for asks.
     const isKept = turn.live || !turn.sheds || (!mayDetach && this.#core.turns + 1 >= CLIENT_ROUNDS);
